@@ -1,0 +1,46 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/*
+ * Every configuration variable of weir, one line each. This table makes the struct, the parser, `weir-info --config`
+ * and the manual page weir-config(7).
+ *
+ * X(KIND, field, NAME, DEFAULT, ALLOWED, SCOPE, HELP)
+ *   KIND     BOOL   bool
+ *            INT    int64_t; ALLOWED is "min..max"
+ *            BYTES  uint64_t, bytes with K, M, G or "inf"
+ *            TIME   int64_t nanoseconds, written with us, ms, s, m, h or "inf"; a bare number is seconds
+ *            ENUM   int, the index of the word in ALLOWED "word|word|word"
+ *            TEXT   char *, NULL when empty
+ *   NAME     without the prefix WEIR_
+ *   SCOPE    USER   set by people
+ *            JOB    set by weirrun for the processes that it starts
+ *   HELP     one sentence, starting in lower case, without a full stop
+ */
+#ifndef WR_CONFIG_TABLE_H
+#define WR_CONFIG_TABLE_H
+
+#define WR_CONFIG_TABLE(X)                                                                                             \
+    X(TEXT, log, LOG, "warn", "[COMPONENT:]LEVEL,...", USER,                                                           \
+      "what is logged: off, error, warn, info, debug or trace, for all or for one component, e.g. warn,boot:debug")    \
+    X(TEXT, log_file, LOG_FILE, "", "path, %r is the rank", USER, "where the log goes instead of the standard error")  \
+    X(ENUM, boot, BOOT, "auto", "auto|tcp|pmix|pmi2|pmi1|single", USER,                                                \
+      "how ranks find each other; auto detects the launcher")                                                          \
+    X(TIME, boot_timeout, BOOT_TIMEOUT, "120s", "", USER,                                                              \
+      "how long weir_init waits for the other ranks before it gives up")                                               \
+    X(TEXT, pmix_lib, PMIX_LIB, "", "path", USER, "PMIx client library to open instead of the system's libpmix.so.2")  \
+    X(TEXT, pmi2_lib, PMI2_LIB, "", "path", USER, "PMI-2 client library to open instead of the system's libpmi2.so.0") \
+    X(INT, nodes, NODES, "0", "0..1048576", USER,                                                                      \
+      "number of virtual nodes that the ranks are divided into; 0 uses the real nodes")                                \
+    X(TEXT, placement, PLACEMENT, "block", "block|cyclic|random[:SEED]|list:N,N,...", USER,                            \
+      "how ranks are placed on virtual nodes: block, cyclic, random, or the node of each rank")                        \
+    X(TEXT, topology_file, TOPOLOGY_FILE, "", "path", USER,                                                            \
+      "switches of the network, in the syntax of Slurm's topology.conf")                                               \
+    X(TEXT, hwloc_xml, HWLOC_XML, "", "path", USER, "describe this host from a file written by lstopo instead of asking it") \
+    X(TEXT, hwloc_synthetic, HWLOC_SYNTHETIC, "", "hwloc synthetic string", USER,                                      \
+      "describe this host by a synthetic description, e.g. 'package:2 numa:4 l3:2 core:8 pu:1'")                       \
+    X(INT, job_rank, JOB_RANK, "-1", "-1..2147483647", JOB, "rank of this process")                                    \
+    X(INT, job_size, JOB_SIZE, "0", "0..2147483647", JOB, "number of processes in the job")                            \
+    X(TEXT, job_server, JOB_SERVER, "", "host:port", JOB, "where the launcher's bootstrap server listens")             \
+    X(TEXT, job_secret, JOB_SECRET, "", "32 hexadecimal digits", JOB, "the job's secret, answers the server's challenge") \
+    X(INT, job_node, JOB_NODE, "-1", "-1..2147483647", JOB, "number of the host that this process was started on")
+
+#endif

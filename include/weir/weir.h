@@ -1,0 +1,14 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/**
+ * @file
+ * Everything that weir offers, in one include.
+ */
+#ifndef WEIR_WEIR_H
+#define WEIR_WEIR_H
+
+#include <weir/version.h>
+#include <weir/status.h>
+#include <weir/context.h>
+#include <weir/topo.h>
+
+#endif
