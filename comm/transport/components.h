@@ -1,0 +1,8 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/* The ops tables of the transports; a component adds a line here and one in table.c. */
+#ifndef WR_TRANSPORT_COMPONENTS_H
+#define WR_TRANSPORT_COMPONENTS_H
+
+#include "comm/transport/transport.h"
+
+#endif

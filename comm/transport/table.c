@@ -1,0 +1,18 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+#include "comm/transport/transport.h"
+
+#include <string.h>
+
+#include "comm/transport/components.h"
+
+const struct wr_transport_ops *const wr_transports[] = {
+    NULL,
+};
+
+const struct wr_transport_ops *wr_transport_find(const char *name)
+{
+    for (const struct wr_transport_ops *const *t = wr_transports; *t; t++)
+        if (!strcmp((*t)->name, name))
+            return *t;
+    return NULL;
+}
