@@ -1,6 +1,6 @@
 #!/bin/bash
 # SPDX-License-Identifier: BSD-3-Clause
-# What can be checked by reading: licence lines, direction of includes, the environment read in one place only,
+# What can be checked by reading: licence lines, the environment read in one place only,
 # lengths of files and functions, no unfinished work.
 # timeout: 60
 cd "${top_srcdir:-.}" || exit 99
@@ -8,17 +8,6 @@ fail=0
 complain() {
     echo "$*"
     fail=1
-}
-
-# layer(FILE): the layer that a file belongs to, the lowest number at the bottom
-# shellcheck disable=SC2034
-declare -A layer=([include]=0 [base]=1 [topo]=2 [comm/boot]=3 [comm/transport]=4 [comm/mem]=5 [comm/plan]=6
-    [comm/coll]=7 [comm]=8 [optim]=9)
-folder_of() {
-    case $1 in
-    comm/*/*) echo "${1%%/*}/$(cut -d/ -f2 <<<"$1")" ;;
-    *) echo "${1%%/*}" ;;
-    esac
 }
 
 mapfile -t files < <(find include base topo comm optim tools perf mpi examples tests -name '*.[ch]' 2>/dev/null | sort)
@@ -35,33 +24,6 @@ awk 'FNR == 1 { start = 0 }
      /^\{/ { start = FNR }
      /^\}/ { if (start && FNR - start - 1 > 80) { print FILENAME ":" start ": a function of " FNR - start - 1 " lines (80 are the limit)"; bad = 1 } start = 0 }
      END { exit bad }' "${files[@]}" || fail=1
-
-# Includes go down only. Sibling transports do not know each other.
-while IFS=: read -r file _ line; do
-    target=$(sed -n 's/.*#[ \t]*include[ \t]*"\([^"]*\)".*/\1/p' <<<"$line")
-    from=$(folder_of "$file")
-    to=$(folder_of "$target")
-    case $from in
-    tests) continue ;;
-    tools)
-        case $to in tools | base | include | comm/boot | comm/plan) ;; *) complain "$file includes $target: tools use public headers and base" ;; esac
-        continue
-        ;;
-    perf | mpi | examples)
-        [ "$to" = "$from" ] || complain "$file includes $target: $from uses public headers only"
-        continue
-        ;;
-    esac
-    if [ -z "${layer[$to]}" ]; then
-        complain "$file includes $target: not a folder of the library (write includes from the top of the tree)"
-    elif [ "${layer[$to]}" -gt "${layer[$from]}" ]; then
-        complain "$file includes $target: includes only go down"
-    fi
-    if [ "$from" = comm/transport ] && [ "$to" = comm/transport ]; then
-        a=$(cut -d/ -f3 <<<"$file") b=$(cut -d/ -f3 <<<"$target")
-        [[ $b == *.h || $a == "$b" || $a == *.[ch] ]] || complain "$file includes $target: sibling transports do not know each other"
-    fi
-done < <(grep -nE '^[ \t]*#[ \t]*include[ \t]*"' "${files[@]}" | sed 's/^include\/weir\//include\/weir\//')
 
 # One place reads the environment.
 grep -nE '\b(secure_)?getenv[ ]*\(|\bextern char \*\*environ' "${files[@]}" |
