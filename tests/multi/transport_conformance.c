@@ -11,6 +11,7 @@
 #include <unistd.h>
 #include <dirent.h>
 
+#include "base/str.h"
 #include "tests/multi/conf_cases.h"
 
 static const struct conf_case cases[] = {
