@@ -26,7 +26,7 @@ typedef struct weir_ctx weir_ctx;
  * The content is opaque, has no pointers, and is a secret: who knows it can join the job.
  */
 typedef struct weir_unique_id {
-    char bytes[256];
+    char bytes[256]; /**< opaque */
 } weir_unique_id;
 
 /**

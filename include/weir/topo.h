@@ -70,7 +70,10 @@ typedef struct weir_device {
     uint64_t address; /**< a number that differs between the devices of a node */
 } weir_device;
 
-/** @name Getting a topology @{ */
+/**
+ * @name Getting a topology
+ * @{
+ */
 
 /**
  * The topology of the job. The first call fetches one card of every node through the launcher; later calls cost
@@ -103,7 +106,11 @@ weir_status weir_topo_create(const char *spec, weir_topo **topo, weir_error *err
 void weir_topo_free(weir_topo *topo);
 
 /** @} */
-/** @name Asking. All are safe from any thread; ranks, nodes and levels out of range give -1 or ::WEIR_ERR_INVALID. @{ */
+/**
+ * @name Asking
+ * All are safe from any thread; ranks, nodes and levels out of range give -1 or ::WEIR_ERR_INVALID.
+ * @{
+ */
 
 /** Number of ranks. */
 int weir_topo_nranks(const weir_topo *topo);
@@ -169,7 +176,10 @@ int weir_topo_ngpus(const weir_topo *topo, int node);
 weir_status weir_topo_gpu(const weir_topo *topo, int node, int index, weir_device *gpu);
 
 /** @} */
-/** @name Writing @{ */
+/**
+ * @name Writing
+ * @{
+ */
 
 /**
  * Writes the topology as a tree of text: levels, hosts, ranks with their cores, network interfaces.

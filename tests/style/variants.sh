@@ -1,0 +1,38 @@
+#!/bin/bash
+# SPDX-License-Identifier: BSD-3-Clause
+# The library and its tools compile without a warning when a part is left out, and with clang. Not part of make check
+# (it takes minutes); continuous integration runs it. usage: variants.sh [NAME...]
+cd "$(dirname "$0")/../.." || exit 99
+src=$PWD
+tmp=$(mktemp -d) || exit 99
+trap 'rm -rf "$tmp"' EXIT
+passed=0 failed=0
+
+# variant NAME ARGUMENTS...: objects and programs, without optimisation to save time
+variant() {
+    local name=$1 start=$SECONDS
+    shift
+    mkdir "$tmp/$name"
+    if (cd "$tmp/$name" && "$src/configure" --enable-werror --disable-shared CFLAGS=-O0 "$@" && make -j"$(nproc)") \
+        </dev/null >"$tmp/log" 2>&1; then
+        passed=$((passed + 1))
+        echo "PASS: variant $name ($((SECONDS - start)) s)"
+    else
+        failed=$((failed + 1))
+        grep -E 'error|warning|undefined' "$tmp/log" | head -n 20
+        tail -n 5 "$tmp/log"
+        echo "FAIL: variant $name: configure $*"
+    fi
+    rm -rf "${tmp:?}/$name"
+}
+variants=(libfabric ucx pmix pmi2 jansson clang debug)
+[ $# -eq 0 ] || variants=("$@")
+for name in "${variants[@]}"; do
+    case $name in
+    clang) variant clang CC=clang CXX=clang++ ;;
+    debug) variant debug --enable-debug ;;
+    *) variant "without-$name" "--without-$name" ;;
+    esac
+done
+echo "variants: $passed passed, $failed failed"
+[ $failed -eq 0 ]
