@@ -1,0 +1,21 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/* How a context publishes where its rank sits, and how it gets the topology. */
+#ifndef WR_CONTEXT_CARDS_H
+#define WR_CONTEXT_CARDS_H
+
+#include "comm/context.h"
+
+/*
+ * Collective: puts this rank's card, finds out who shares a node, and puts the node's card on the lowest rank of each
+ * node. Fills in node_of, nnodes and node_leader. A rank fetches cards of its own node only.
+ */
+weir_status wr_ctx_publish(weir_ctx *ctx, weir_error *err);
+
+/*
+ * Numbers the nodes that two maps make together (either may be NULL: all one node): two ranks share a node when they do
+ * in both. Nodes are numbered by their lowest rank, whose list goes to `leader`. Returns the number of nodes, or -1 when
+ * out of memory.
+ */
+int wr_node_map_join(int size, const int *a, const int *b, int *node_of, int *leader);
+
+#endif
