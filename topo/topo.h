@@ -69,6 +69,12 @@ weir_status wr_topo_node_card(const struct wr_config *config, const struct wr_en
 weir_status wr_topo_build(const struct wr_config *config, const struct wr_log *log, int rank, int size,
                           const struct wr_card *node_cards, size_t n, weir_topo **topo, weir_error *err);
 
+/* What tells the host of a node from others (owned by the topology), NULL for a node out of range. */
+const struct wr_host_id *wr_topo_host_id(const weir_topo *topo, int node);
+
+/* The inode of a rank's pid namespace, 0 when unknown: pids of ranks mean the same only when these are equal. */
+uint64_t wr_topo_pid_namespace(const weir_topo *topo, int rank);
+
 /* ---- devices ---- */
 
 /* The index of the network interface of `node` at a PCI address, or -1: maps libfabric's fi_info->nic to ours. */

@@ -5,7 +5,11 @@
  *
  * A topology is immutable. Ranks are leaves of a tree of levels, from the innermost (ranks that share a cache) to the
  * outermost (the world). A level is kept only when it says something: when at least one of its groups holds several of
- * the groups below it, and when it does not equal the level below or above.
+ * the groups below it, and when it does not equal the level below or above. Of equal levels the outer one is kept, but
+ * the node rather than the switch or group that holds nothing else; the world is always kept.
+ *
+ * A rank whose binding spans several caches, NUMA domains or packages (or that is not bound) is a group of its own at
+ * those levels: it shares only the levels above with others.
  */
 #ifndef WEIR_TOPO_H
 #define WEIR_TOPO_H
@@ -68,6 +72,7 @@ typedef struct weir_device {
     int numa;         /**< nearest NUMA domain (logical index), -1 when unknown */
     double gbit_s;    /**< link speed in Gbit/s, 0 when unknown */
     uint64_t address; /**< a number that differs between the devices of a node */
+    char interface[32]; /**< the kernel's network interface on it, e.g. "eth0"; empty when there is none */
 } weir_device;
 
 /**
@@ -142,6 +147,12 @@ const char *weir_level_kind_name(weir_level_kind kind);
 /** The group of a rank at level `index`, 0 <= group < ngroups; groups are numbered by their lowest rank. */
 int weir_topo_group(const weir_topo *topo, int index, int rank);
 
+/**
+ * The name of a group at level `index`: that of the switch or block, e.g. "leaf0". Empty when it has none, and when an
+ * index is out of range. Owned by the topology.
+ */
+const char *weir_topo_group_name(const weir_topo *topo, int index, int group);
+
 /** The innermost level that holds both ranks in one group; 0 when they are in one group of level 0. */
 int weir_topo_common_level(const weir_topo *topo, int rank_a, int rank_b);
 
@@ -151,7 +162,11 @@ weir_status weir_topo_rank_info(const weir_topo *topo, int rank, weir_rank_info 
 /** Memory of a node in bytes; 0 when unknown. */
 uint64_t weir_topo_node_memory(const weir_topo *topo, int node);
 
-/** Number of network interfaces of a node (loopback and virtual bridges are left out). */
+/**
+ * Number of network interfaces of a node, in the order of their PCI addresses. The kernel's interface and the verbs of one
+ * PCI function count as one. Loopback, bridges and other virtual interfaces are left out, unless a container has nothing
+ * else.
+ */
 int weir_topo_nnics(const weir_topo *topo, int node);
 
 /** Describes network interface `index` of a node. */
@@ -164,8 +179,10 @@ weir_status weir_topo_nic(const weir_topo *topo, int node, int index, weir_devic
 int weir_topo_nic_distance(const weir_topo *topo, int rank, int index);
 
 /**
- * The network interface that a rank should use first: the nearest, and among equally near ones spread over the ranks of
- * the node by local rank. -1 when the node has none.
+ * The network interface that a rank should use first. Interfaces whose link is down, those without a fabric's verbs where
+ * others have them, and those more than four times slower than the fastest come last; among the rest the nearest is
+ * chosen, and equally near ones are given in turn to the ranks of the node that prefer them, by local rank. -1 when the
+ * node has none.
  */
 int weir_topo_nic_choice(const weir_topo *topo, int rank);
 
