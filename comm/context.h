@@ -29,6 +29,8 @@ struct weir_ctx {
     int nnodes;
     int *node_leader; /* the lowest rank of each node: it has put the node card */
 
+    uint64_t allgathers; /* that were begun: numbers their keys */
+
     pthread_mutex_t topo_lock;
     weir_topo *topo; /* NULL until weir_ctx_topo() was called */
 

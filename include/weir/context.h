@@ -134,6 +134,22 @@ const char *weir_boot_name(const weir_ctx *ctx);
 weir_status weir_boot_barrier(weir_ctx *ctx);
 
 /**
+ * Brings `bytes` bytes of every process to every process; goes through the launcher, so it is slow: for set-up, with
+ * little data.
+ *
+ * Collective, with the same `bytes` everywhere.
+ * @param ctx        a context
+ * @param send       what this process contributes, `bytes` long; may be NULL when bytes is 0
+ * @param[out] recv  room for weir_size() * `bytes`, ordered by rank; undefined after a failure
+ * @param bytes      bytes a process
+ * @return ::WEIR_OK; ::WEIR_ERR_INVALID; ::WEIR_ERR_PROTOCOL when another process gave another size;
+ *         ::WEIR_ERR_TIMEOUT, ::WEIR_ERR_PEER_LOST, ::WEIR_ERR_LAUNCHER, ::WEIR_ERR_NO_MEMORY
+ *
+ * Thread safety: one thread at a time for each context.
+ */
+weir_status weir_boot_allgather(weir_ctx *ctx, const void *send, void *recv, size_t bytes);
+
+/**
  * The description of the last call on this context that failed.
  *
  * @param ctx  a context
