@@ -37,6 +37,12 @@
     X(TEXT, hwloc_xml, HWLOC_XML, "", "path", USER, "describe this host from a file written by lstopo instead of asking it") \
     X(TEXT, hwloc_synthetic, HWLOC_SYNTHETIC, "", "hwloc synthetic string", USER,                                      \
       "describe this host by a synthetic description, e.g. 'package:2 numa:4 l3:2 core:8 pu:1'")                       \
+    X(TIME, spin, SPIN, "50us", "", USER,                                                                              \
+      "how long a wait polls before it gives the core away; ranks that outnumber the cores give it away sooner")       \
+    X(ENUM, shm_cma, SHM_CMA, "auto", "auto|off", USER,                                                                \
+      "memory that is not shared moves on the node by cross-memory attach where the kernel allows it; off stages it")  \
+    X(ENUM, huge_pages, HUGE_PAGES, "auto", "auto|off", USER,                                                          \
+      "shared memory uses huge pages where they can be had")                                                           \
     X(INT, job_rank, JOB_RANK, "-1", "-1..2147483647", JOB, "rank of this process")                                    \
     X(INT, job_size, JOB_SIZE, "0", "0..2147483647", JOB, "number of processes in the job")                            \
     X(TEXT, job_server, JOB_SERVER, "", "host:port", JOB, "where the launcher's bootstrap server listens")             \

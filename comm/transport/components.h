@@ -5,4 +5,7 @@
 
 #include "comm/transport/transport.h"
 
+extern const struct wr_transport_ops wr_self_ops;
+extern const struct wr_transport_ops wr_shm_ops;
+
 #endif

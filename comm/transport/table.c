@@ -6,6 +6,8 @@
 #include "comm/transport/components.h"
 
 const struct wr_transport_ops *const wr_transports[] = {
+    &wr_self_ops,
+    &wr_shm_ops,
     NULL,
 };
 

@@ -155,10 +155,17 @@ struct wr_transport_ops {
     int (*progress)(struct wr_transport *t);
 
     /* Blocking: wait_fd() gives a descriptor for epoll, or -1 (then the waiter polls with growing sleeps). Before blocking
-     * on it, arm(): true when it is safe to block, false when there is something to progress. After waking, disarm(). */
+     * on it, arm(): true when it is safe to block, false when there is something to progress. After waking, disarm().
+     * wait_fd is NULL for a transport to which nothing comes from outside (self): arm() alone decides. */
     int (*wait_fd)(struct wr_transport *t);
     bool (*arm)(struct wr_transport *t);
     void (*disarm)(struct wr_transport *t);
+
+    /* A cheaper way to block for a transport that is waited for alone; both may be NULL (layers leave them out). block()
+     * arms, sleeps until something comes, unblock() or the time is over, and disarms; it can return early. unblock() ends
+     * a block() that runs or comes next, and may be called by any thread. */
+    void (*block)(struct wr_transport *t, int64_t timeout_ns);
+    void (*unblock)(struct wr_transport *t);
 };
 
 /* What every transport's state starts with. */
