@@ -27,8 +27,8 @@ int main(void)
         failed(weir_last_error(ctx));
         weir_abort(ctx, 1, "hello: no topology");
     }
-    printf("rank %d of %d: node %d of %d, host %s, core %d\n", rank, weir_size(ctx), info.node,
-           weir_topo_nnodes(topo), info.host, info.core);
+    printf("rank %d of %d: node %d of %d, host %s, processors %s\n", rank, weir_size(ctx), info.node,
+           weir_topo_nnodes(topo), info.host, info.cpuset);
 
     return weir_finalize(ctx) == WEIR_OK ? 0 : 1;
 }

@@ -52,7 +52,7 @@ static const char *expand_bracket(struct expansion *x, size_t used, int depth, c
     if (open == close)
         return "empty brackets";
     for (const char *at = open; at < close;) {
-        unsigned long first, last;
+        unsigned long first = 0, last = 0;
         int width;
         const char *fault = next_range(&at, close, &first, &last, &width);
         if (!fault && at == close && close[-1] == ',')

@@ -128,7 +128,8 @@ static weir_status await(struct client *c, enum wr_wire_type type, uint32_t numb
                 first = first << 8 | frame->payload[i];
             if ((type == WR_WIRE_VALUE || type == WR_WIRE_FENCE_DONE) && first != number)
                 continue;
-            return WEIR_OK;
+            /* what was told before the answer counts: a fence does not succeed in a job that is being ended */
+            return collective && c->broken.kind != WR_BOOT_EVENT_NONE ? broken(c, err) : WEIR_OK;
         }
         if (result == TAKE_GARBAGE)
             return wr_error_set(err, WEIR_ERR_PROTOCOL, "use the same version of weir everywhere",

@@ -12,12 +12,16 @@ mapfile -t sources < <(find base topo comm optim tools -name '*.c' 2>/dev/null |
 [ ${#sources[@]} -gt 5 ] || { echo "only ${#sources[@]} sources found in $PWD"; exit 99; }
 # The build's own lines say which flags and which parts (transports that were not found are not compiled).
 flags=$(sed -n 's/^WEIR_DEP_CFLAGS = *//p; s/^CMOCKA_CFLAGS = *//p; s/^WEIR_WARN = *//p' "$top_builddir/Makefile" | tr '\n' ' ')
+# hwloc's generated header is in a folder that is named after the host's processor.
+mkdir "$tmp/include"
+multiarch=/usr/include/$(${CC:-cc} -print-multiarch 2>/dev/null)
+[ ! -d "$multiarch/hwloc" ] || ln -s "$multiarch/hwloc" "$tmp/include/hwloc"
 compile() {
     local object
     object=$(tr / _ <<<"$1").o
     # shellcheck disable=SC2086
     "$cross" -std=gnu11 -O1 -fno-strict-aliasing -pthread -include "$top_builddir/config.h" -Iinclude \
-        -I"$top_builddir/include" -I. $flags -idirafter /usr/include -Werror -c "$1" -o "$tmp/$object" || exit 255
+        -I"$top_builddir/include" -I. $flags -idirafter /usr/include -idirafter "$tmp/include" -Werror -c "$1" -o "$tmp/$object" || exit 255
     rm -f "$tmp/$object"
 }
 export -f compile
