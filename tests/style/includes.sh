@@ -44,7 +44,7 @@ BEGIN {
         ok = to == from || to == "comm/transport" || to == "topo" || to == "base"
     if (from == "comm" && to ~ /^comm\/transport\//) ok = 1                # the table of all transports
     if ($1 ~ /^comm\/transport\/[^\/]*$/ && $1 ~ /table/ && to ~ /^comm\/transport\//) ok = 1
-    if ($1 ~ /^tools\/weirrun/ && to == "comm/boot") ok = 1
+    if ($1 ~ /^tools\/weirrun/ && (to == "comm/boot" || to == "topo")) ok = 1  # the server; the check of placements
     if ($1 ~ /^tools\/weir-plan/ && to == "comm/plan") ok = 1
     if (!ok) { print $1 ":" $2 ": may not include \"" what "\""; bad++ }
 }
