@@ -42,6 +42,11 @@ const char *wr_env_get(const struct wr_env *env, const char *name)
     return NULL;
 }
 
+void wr_env_default(const char *name, const char *value)
+{
+    setenv(name, value, 0);
+}
+
 void wr_env_each(const struct wr_env *env, const char *prefix, bool (*visit)(void *arg, const char *entry), void *arg)
 {
     size_t len = strlen(prefix);

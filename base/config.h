@@ -58,6 +58,12 @@ struct wr_env {
 /* The value of any variable, or NULL. The string belongs to the environment. */
 const char *wr_env_get(const struct wr_env *env, const char *name);
 
+/*
+ * Sets a variable of the process that another library reads, unless the user has set it. Writing to the environment is
+ * not thread safe: only for libraries that have no other way, and before they are used for the first time.
+ */
+void wr_env_default(const char *name, const char *value);
+
 /* Calls `visit` for each variable that starts with `prefix`, until it returns false. */
 void wr_env_each(const struct wr_env *env, const char *prefix, bool (*visit)(void *arg, const char *entry), void *arg);
 

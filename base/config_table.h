@@ -43,6 +43,16 @@
       "memory that is not shared moves on the node by cross-memory attach where the kernel allows it; off stages it")  \
     X(ENUM, huge_pages, HUGE_PAGES, "auto", "auto|off", USER,                                                          \
       "shared memory uses huge pages where they can be had")                                                           \
+    X(TEXT, ucx_tls, UCX_TLS, "", "UCX transports", USER,                                                              \
+      "transports that UCX may use for weir, in the syntax of UCX_TLS; without either, all but UCX's shared memory")   \
+    X(ENUM, ucx_put, UCX_PUT, "auto", "auto|rma|message", USER,                                                        \
+      "how UCX moves data: by its puts, in messages, or (auto) in messages where it would emulate puts")               \
+    X(TEXT, ofi_provider, OFI_PROVIDER, "", "name", USER,                                                              \
+      "libfabric's provider, e.g. verbs;ofi_rxm or verbs, net, tcp;ofi_rxm; unset takes the fastest that opens")       \
+    X(TEXT, nic, NIC, "", "name,...", USER,                                                                            \
+      "network interfaces to use, e.g. mlx5_0 or eth0,eth1, the first for messages; unset takes those nearest to the rank") \
+    X(INT, rails, RAILS, "0", "0..8", USER,                                                                            \
+      "network interfaces that one rank stripes large transfers over; 0 divides the near ones among the ranks of the node") \
     X(INT, job_rank, JOB_RANK, "-1", "-1..2147483647", JOB, "rank of this process")                                    \
     X(INT, job_size, JOB_SIZE, "0", "0..2147483647", JOB, "number of processes in the job")                            \
     X(TEXT, job_server, JOB_SERVER, "", "host:port", JOB, "where the launcher's bootstrap server listens")             \

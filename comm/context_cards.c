@@ -5,6 +5,7 @@
 #include <string.h>
 
 #include "base/error.h"
+#include "comm/boot/mapping.h"
 #include "comm/boot/wire.h"
 #include "topo/topo.h"
 
@@ -14,47 +15,6 @@
 #define KEY_NODE_CARD "node-card"
 
 /* ---- who shares a node ---- */
-
-struct pair {
-    int a, b, rank;
-};
-
-static int compare_pairs(const void *x, const void *y)
-{
-    const struct pair *p = x, *q = y;
-    if (p->a != q->a)
-        return p->a < q->a ? -1 : 1;
-    if (p->b != q->b)
-        return p->b < q->b ? -1 : 1;
-    return p->rank < q->rank ? -1 : p->rank > q->rank;
-}
-
-int wr_node_map_join(int size, const int *a, const int *b, int *node_of, int *leader)
-{
-    int nnodes = 0;
-    struct pair *pairs = malloc((size_t)size * sizeof *pairs);
-    if (!pairs)
-        return -1;
-    for (int rank = 0; rank < size; rank++)
-        pairs[rank] = (struct pair){a ? a[rank] : 0, b ? b[rank] : 0, rank};
-    qsort(pairs, (size_t)size, sizeof *pairs, compare_pairs);
-    /* first the lowest rank of each rank's node, then numbers in the order of these */
-    for (int i = 0, first = 0; i < size; i++) {
-        if (pairs[i].a != pairs[first].a || pairs[i].b != pairs[first].b)
-            first = i;
-        node_of[pairs[i].rank] = pairs[first].rank;
-    }
-    for (int rank = 0; rank < size; rank++) {
-        if (node_of[rank] == rank) {
-            leader[nnodes] = rank;
-            node_of[rank] = nnodes++;
-        } else {
-            node_of[rank] = node_of[node_of[rank]];
-        }
-    }
-    free(pairs);
-    return nnodes;
-}
 
 /* Numbers hosts by their identities, which the ranks have put. */
 static weir_status gather_hosts(weir_ctx *ctx, int *host_of, weir_error *err)

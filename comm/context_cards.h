@@ -11,11 +11,4 @@
  */
 weir_status wr_ctx_publish(weir_ctx *ctx, weir_error *err);
 
-/*
- * Numbers the nodes that two maps make together (either may be NULL: all one node): two ranks share a node when they do
- * in both. Nodes are numbered by their lowest rank, whose list goes to `leader`. Returns the number of nodes, or -1 when
- * out of memory.
- */
-int wr_node_map_join(int size, const int *a, const int *b, int *node_of, int *leader);
-
 #endif

@@ -92,7 +92,7 @@ static const char *expand(struct expansion *x, size_t used, int depth, const cha
     if (!used)
         return "an empty name";
     if (x->count++ == WR_HOSTLIST_MAX)
-        return "more than a million names";
+        return "more than 262144 names";
     x->name[used] = '\0';
     return x->visit(x->arg, x->name, used) ? NULL : "";
 }

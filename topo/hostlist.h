@@ -7,7 +7,7 @@
 #include <stddef.h>
 
 enum {
-    WR_HOSTLIST_MAX = 1 << 20,  /* names in one list */
+    WR_HOSTLIST_MAX = 1 << 18,  /* names in one list */
     WR_HOSTLIST_NAME_MAX = 255, /* longest name */
     WR_HOSTLIST_BRACKETS = 8    /* brackets in one name */
 };

@@ -168,8 +168,9 @@ void wr_machine_adopt(const struct wr_machine *machine, int index, hwloc_bitmap_
     hwloc_topology_t topology = machine->topology;
     if (!machine->recorded)
         return;
-    if (!machine->imagined && !hwloc_bitmap_iszero(cpus) &&
-        hwloc_bitmap_isincluded(cpus, hwloc_topology_get_topology_cpuset(topology)))
+    /* an affinity mask may hold threads that are offline, beside one that is not */
+    if (!machine->imagined && hwloc_bitmap_intersects(cpus, hwloc_topology_get_topology_cpuset(topology)) &&
+        hwloc_bitmap_isincluded(cpus, hwloc_topology_get_complete_cpuset(topology)))
         return;
     hwloc_obj_type_t type = machine->ncores ? HWLOC_OBJ_CORE : HWLOC_OBJ_PU;
     int n = hwloc_get_nbobjs_by_type(topology, type);

@@ -23,7 +23,7 @@
 
 enum {
     WR_TOPOLOGY_FILE_BYTES = 64 << 20, /* longest file */
-    WR_TOPOLOGY_FILE_NAMES = 4 << 20   /* most names in it, after expansion of ranges */
+    WR_TOPOLOGY_FILE_NAMES = 1 << 20   /* most names in it, after expansion of ranges */
 };
 
 struct wr_topology_file {

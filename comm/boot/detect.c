@@ -8,7 +8,7 @@
 #include "comm/boot/launcher.h"
 
 /* In the order in which they are asked whether they started this process. */
-static const struct wr_boot_ops *const launched[] = {&wr_boot_tcp};
+static const struct wr_boot_ops *const launched[] = {&wr_boot_tcp, &wr_boot_pmix, &wr_boot_pmi2, &wr_boot_pmi1};
 
 static weir_status open_with(const struct wr_boot_ops *ops, const struct wr_boot_params *params, struct wr_boot **boot,
                              weir_error *err)
@@ -82,7 +82,7 @@ static weir_status detect(const struct wr_boot_params *params, struct wr_boot **
 
 weir_status wr_boot_open(const struct wr_boot_params *params, struct wr_boot **boot, weir_error *err)
 {
-    static const struct wr_boot_ops *const all[] = {&wr_boot_tcp,
+    static const struct wr_boot_ops *const all[] = {&wr_boot_tcp, &wr_boot_pmix, &wr_boot_pmi2, &wr_boot_pmi1,
                                                     &wr_boot_single};
     char word[16];
     weir_status status;

@@ -7,5 +7,7 @@
 
 extern const struct wr_transport_ops wr_self_ops;
 extern const struct wr_transport_ops wr_shm_ops;
+extern const struct wr_transport_ops wr_ofi_ops;
+extern const struct wr_transport_ops wr_ucx_ops;
 
 #endif

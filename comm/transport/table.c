@@ -8,6 +8,12 @@
 const struct wr_transport_ops *const wr_transports[] = {
     &wr_self_ops,
     &wr_shm_ops,
+#ifdef HAVE_LIBFABRIC
+    &wr_ofi_ops,
+#endif
+#ifdef HAVE_UCX
+    &wr_ucx_ops,
+#endif
     NULL,
 };
 
