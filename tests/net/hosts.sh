@@ -10,7 +10,7 @@
 #   hosts_enter "$@"      first thing in the script: runs the rest of it inside the namespaces. Sets $scratch, a folder
 #                         that is removed in the end and that all hosts see. Ends with 77 where this is not allowed.
 #   hosts_up N            makes h0..h(N-1); sets host_pid[i]
-#   on hI COMMAND...      runs a command on a host
+#   on hI COMMAND...      runs a command on a host; with $on_limit set, for so many seconds at most
 #   $scratch/rsh          an ssh stand-in: rsh HOST COMMAND...
 
 hosts_enter() {
@@ -112,5 +112,6 @@ on() {
     local host=$1
     shift
     # shellcheck disable=SC2016
-    nsenter -t "${host_pid[${host#h}]}" -m -u -i -n -- sh -c 'cd "$0" && exec "$@"' "$PWD" "$@"
+    nsenter -t "${host_pid[${host#h}]}" -m -u -i -n -- sh -c 'cd "$0" && exec "$@"' "$PWD" \
+        ${on_limit:+timeout -k 2 "$on_limit"} "$@"
 }

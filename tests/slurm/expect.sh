@@ -11,7 +11,7 @@
 #   verdict               ends the script
 
 where=$top_builddir/tests/slurm/where
-failures=0 checks=0
+failures=0 checks=0 shown=0
 out="" err="" status=0 name=""
 
 run() {
@@ -19,7 +19,11 @@ run() {
     shift
     local errors
     errors=$(mktemp)
-    out=$(timeout -k 2 30 "$@" 2>"$errors" </dev/null)
+    if declare -F "$1" >/dev/null; then # on or in_slurm
+        out=$(on_limit=30 && "$@" 2>"$errors" </dev/null)
+    else
+        out=$(timeout -k 2 30 "$@" 2>"$errors" </dev/null)
+    fi
     status=$?
     err=$(cat "$errors")
     rm -f "$errors"
@@ -29,6 +33,8 @@ run() {
 complain() {
     failures=$((failures + 1))
     printf '%s: %s\n' "$name" "$*"
+    [ "$shown" -ne "$checks" ] || return
+    shown=$checks
     printf '  status %s\n' "$status"
     sed 's/^/  out: /' <<<"$out" | head -n 30
     sed 's/^/  err: /' <<<"$err" | head -n 30
