@@ -49,7 +49,15 @@ const weir_error *weir_last_error(const weir_ctx *ctx)
 weir_status wr_ctx_put(weir_ctx *ctx, const char *key, const void *value, size_t len, weir_error *err)
 {
     pthread_mutex_lock(&ctx->boot_lock);
-    weir_status status = wr_boot_put(ctx->boot, key, value, len, err);
+    weir_status status = wr_boot_put(ctx->boot, key, value, len, WR_BOOT_JOB, err);
+    pthread_mutex_unlock(&ctx->boot_lock);
+    return status;
+}
+
+weir_status wr_ctx_put_on_node(weir_ctx *ctx, const char *key, const void *value, size_t len, weir_error *err)
+{
+    pthread_mutex_lock(&ctx->boot_lock);
+    weir_status status = wr_boot_put(ctx->boot, key, value, len, WR_BOOT_NODE, err);
     pthread_mutex_unlock(&ctx->boot_lock);
     return status;
 }

@@ -44,8 +44,12 @@ struct weir_ctx {
  */
 weir_status wr_ctx_fail(weir_ctx *ctx, weir_error *err, const char *operation);
 
-/* The calls of the boot under the context's lock. Thread safe; put keys once only, they cannot be changed everywhere. */
+/*
+ * The calls of the boot under the context's lock. Thread safe; put keys once only, they cannot be changed everywhere.
+ * What was put "on node" is only for ranks with the same node_of, and costs nothing elsewhere.
+ */
 weir_status wr_ctx_put(weir_ctx *ctx, const char *key, const void *value, size_t len, weir_error *err);
+weir_status wr_ctx_put_on_node(weir_ctx *ctx, const char *key, const void *value, size_t len, weir_error *err);
 weir_status wr_ctx_fence(weir_ctx *ctx, weir_error *err);
 weir_status wr_ctx_get(weir_ctx *ctx, int rank, const char *key, void **value, size_t *len, weir_error *err);
 weir_status wr_ctx_barrier(weir_ctx *ctx, weir_error *err);

@@ -174,7 +174,7 @@ weir_status wr_ctx_publish(weir_ctx *ctx, weir_error *err)
     if (status == WEIR_OK && card.failed)
         status = wr_error_memory(err, card.len, "the rank card");
     if (status == WEIR_OK)
-        status = wr_ctx_put(ctx, KEY_RANK_CARD, card.data, card.len, err);
+        status = wr_ctx_put_on_node(ctx, KEY_RANK_CARD, card.data, card.len, err);
     wr_buf_free(&card);
     if (status == WEIR_OK && !ctx->boot->info.node_of) {
         struct wr_host_id identity;

@@ -26,11 +26,12 @@ static weir_status check_key(const char *key, weir_error *err)
                         "'%s' cannot be a bootstrap key", key);
 }
 
-weir_status wr_boot_put(struct wr_boot *boot, const char *key, const void *value, size_t len, weir_error *err)
+weir_status wr_boot_put(struct wr_boot *boot, const char *key, const void *value, size_t len, enum wr_boot_scope scope,
+                        weir_error *err)
 {
     weir_status status = check_key(key, err);
     if (status == WEIR_OK)
-        status = boot->ops->put(boot, key, value, len, err);
+        status = boot->ops->put(boot, key, value, len, scope, err);
     return seen_here(boot, status, "bootstrap put", err);
 }
 

@@ -42,6 +42,12 @@ struct wr_boot_event {
     char reason[192];  /* e.g. "killed by signal 9" */
 };
 
+/* Who will ask for a value. A launcher that spreads values by itself need not carry the ones of a node away from it. */
+enum wr_boot_scope {
+    WR_BOOT_JOB, /* any rank */
+    WR_BOOT_NODE /* only ranks with the same number in node_of, when the launcher gave that map; else any rank */
+};
+
 /* Everything a component needs to open. All pointers outlive the boot except `options`. */
 struct wr_boot_params {
     const struct wr_config *config;
@@ -57,8 +63,9 @@ struct wr_boot_ops {
     /* Whether the environment says that this component started the process; `why` (may be NULL) gets a phrase. */
     bool (*detect)(const struct wr_boot_params *params, const char **why);
     weir_status (*open)(struct wr_boot *boot, const struct wr_boot_params *params, weir_error *err);
-    /* Offers a value under a key of this rank; visible to others after the next fence. Values of any length. */
-    weir_status (*put)(struct wr_boot *boot, const char *key, const void *value, size_t len, weir_error *err);
+    /* Offers a value under a key of this rank, once; visible to others after the next fence. Values of any length. */
+    weir_status (*put)(struct wr_boot *boot, const char *key, const void *value, size_t len, enum wr_boot_scope scope,
+                       weir_error *err);
     /* Collective: makes earlier puts visible. */
     weir_status (*fence)(struct wr_boot *boot, weir_error *err);
     /* Fetches the value that `rank` put under `key`, allocated with malloc; WEIR_ERR_NOT_FOUND when it put none. */
@@ -93,7 +100,8 @@ weir_status wr_boot_open(const struct wr_boot_params *params, struct wr_boot **b
 weir_status wr_boot_close(struct wr_boot *boot, bool goodbye, weir_error *err);
 
 /* Thin calls through the ops table, which add the operation and this rank to errors. Not thread safe. */
-weir_status wr_boot_put(struct wr_boot *boot, const char *key, const void *value, size_t len, weir_error *err);
+weir_status wr_boot_put(struct wr_boot *boot, const char *key, const void *value, size_t len, enum wr_boot_scope scope,
+                        weir_error *err);
 weir_status wr_boot_fence(struct wr_boot *boot, weir_error *err);
 weir_status wr_boot_get(struct wr_boot *boot, int rank, const char *key, void **value, size_t *len, weir_error *err);
 weir_status wr_boot_barrier(struct wr_boot *boot, weir_error *err);

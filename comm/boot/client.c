@@ -184,8 +184,9 @@ static weir_status timed_out(struct wr_boot *boot, enum wr_wire_stage stage, wei
 
 /* ---- the ops ---- */
 
-weir_status wr_client_put(struct wr_boot *boot, const char *key, const void *value, size_t len, weir_error *err)
+weir_status wr_client_put(struct wr_boot *boot, const char *key, const void *value, size_t len, enum wr_boot_scope scope, weir_error *err)
 {
+    (void)scope;
     struct wr_buf frame = {0};
     wr_wire_write_put(&frame, key, value, len);
     return send_frame(boot, &frame, err);

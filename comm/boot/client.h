@@ -26,7 +26,8 @@ bool wr_secret_parse(const char *hex, uint8_t secret[WR_SECRET_BYTES]);
  */
 weir_status wr_client_open(struct wr_boot *boot, const struct wr_boot_params *params, const struct wr_target *target,
                            weir_error *err);
-weir_status wr_client_put(struct wr_boot *boot, const char *key, const void *value, size_t len, weir_error *err);
+weir_status wr_client_put(struct wr_boot *boot, const char *key, const void *value, size_t len, enum wr_boot_scope scope,
+                          weir_error *err);
 weir_status wr_client_fence(struct wr_boot *boot, weir_error *err);
 weir_status wr_client_get(struct wr_boot *boot, int rank, const char *key, void **value, size_t *len, weir_error *err);
 void wr_client_abort(struct wr_boot *boot, int code, const char *message);

@@ -118,8 +118,9 @@ static weir_status pmi1_open(struct wr_boot *boot, const struct wr_boot_params *
     return WEIR_OK;
 }
 
-static weir_status pmi1_put(struct wr_boot *boot, const char *key, const void *value, size_t len, weir_error *err)
+static weir_status pmi1_put(struct wr_boot *boot, const char *key, const void *value, size_t len, enum wr_boot_scope scope, weir_error *err)
 {
+    (void)scope;
     pthread_mutex_lock(&shared.lock);
     weir_status status = wr_split_put(boot->state, boot->info.rank, key, value, len, err);
     pthread_mutex_unlock(&shared.lock);

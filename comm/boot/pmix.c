@@ -201,7 +201,7 @@ static void full_key(const struct listener *l, const char *key, char *out, size_
     snprintf(out, size, "weir.%u.%s", l->generation, key);
 }
 
-static weir_status pmix_put(struct wr_boot *boot, const char *key, const void *value, size_t len, weir_error *err)
+static weir_status pmix_put(struct wr_boot *boot, const char *key, const void *value, size_t len, enum wr_boot_scope scope, weir_error *err)
 {
     const struct listener *l = boot->state;
     pmix_value_t v;
@@ -212,7 +212,7 @@ static weir_status pmix_put(struct wr_boot *boot, const char *key, const void *v
     v.data.bo.size = len;
     full_key(l, key, name, sizeof name);
     pthread_mutex_lock(&shared.lock);
-    pmix_status_t rc = l->p->Put(PMIX_GLOBAL, name, &v);
+    pmix_status_t rc = l->p->Put(scope == WR_BOOT_NODE && boot->info.node_of ? PMIX_LOCAL : PMIX_GLOBAL, name, &v);
     pthread_mutex_unlock(&shared.lock);
     if (rc == PMIX_SUCCESS)
         return WEIR_OK;

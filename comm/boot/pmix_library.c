@@ -56,34 +56,34 @@ struct call {
     pmix_value_t *value;
 };
 
+static pmix_info_t flag_info(const char *key)
+{
+    pmix_info_t info;
+    memset(&info, 0, sizeof info);
+    wr_str_copy(info.key, sizeof info.key, key);
+    info.value.type = PMIX_BOOL;
+    info.value.data.flag = true;
+    return info;
+}
+
 /*
- * A fence only synchronises: it collects no data, which is fetched from its owner when it is first needed. A library that
- * has fetched values of a rank before must look again for newer ones.
+ * The fence collects the values, into memory that the ranks of a node share. Fetching each from its owner when it is first
+ * needed ("direct modex") would carry less, but was seen to lose requests under load (Slurm 22.05 with PMIx 4.2: not
+ * found, or never answered). What only ranks of the same node want is put with local scope and not carried.
  */
 static void call_run(void *arg)
 {
     struct call *c = arg;
-    pmix_info_t refresh;
+    pmix_info_t collect = flag_info(PMIX_COLLECT_DATA);
     switch (c->what) {
     case CALL_INIT:
         c->rc = c->p->Init(&c->proc, NULL, 0);
         break;
     case CALL_FENCE:
-        c->rc = c->p->Fence(&c->proc, 1, NULL, 0);
+        c->rc = c->p->Fence(&c->proc, 1, &collect, 1);
         break;
     case CALL_GET:
         c->rc = c->p->Get(&c->proc, c->key, NULL, 0, &c->value);
-#ifdef PMIX_GET_REFRESH_CACHE
-        if (c->rc == PMIX_ERR_NOT_FOUND) {
-            memset(&refresh, 0, sizeof refresh);
-            wr_str_copy(refresh.key, sizeof refresh.key, PMIX_GET_REFRESH_CACHE);
-            refresh.value.type = PMIX_BOOL;
-            refresh.value.data.flag = true;
-            c->rc = c->p->Get(&c->proc, c->key, &refresh, 1, &c->value);
-        }
-#else
-        (void)refresh;
-#endif
         break;
     }
 }
@@ -117,8 +117,10 @@ static weir_status call_timed(struct call *call, const char *name, weir_error *e
     pmix_status_t rc = call->rc;
     if (rc == PMIX_SUCCESS)
         return WEIR_OK;
+    /* servers wait for a key that does not exist and give up after some seconds */
+    bool missing = rc == PMIX_ERR_NOT_FOUND || (call->what == CALL_GET && rc == PMIX_ERR_TIMEOUT);
     free(call);
-    return wr_error_set(err, rc == PMIX_ERR_NOT_FOUND ? WEIR_ERR_NOT_FOUND : WEIR_ERR_LAUNCHER, ADVICE, "%s: %s", name,
+    return wr_error_set(err, missing ? WEIR_ERR_NOT_FOUND : WEIR_ERR_LAUNCHER, ADVICE, "%s: %s", name,
                         p->Error_string(rc));
 }
 
@@ -227,13 +229,9 @@ free_pmix:
 static pmix_value_t *look_up(struct wr_pmix *p, int rank, const char *key)
 {
     pmix_proc_t proc;
-    pmix_info_t optional;
+    pmix_info_t optional = flag_info(PMIX_OPTIONAL);
     pmix_value_t *value = NULL;
     set_proc(&proc, p->me.nspace, (pmix_rank_t)rank);
-    memset(&optional, 0, sizeof optional);
-    wr_str_copy(optional.key, sizeof optional.key, PMIX_OPTIONAL);
-    optional.value.type = PMIX_BOOL;
-    optional.value.data.flag = true;
     return p->Get(&proc, key, &optional, 1, &value) == PMIX_SUCCESS ? value : NULL;
 }
 

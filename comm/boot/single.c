@@ -30,8 +30,9 @@ static weir_status single_open(struct wr_boot *boot, const struct wr_boot_params
     return WEIR_OK;
 }
 
-static weir_status single_put(struct wr_boot *boot, const char *key, const void *value, size_t len, weir_error *err)
+static weir_status single_put(struct wr_boot *boot, const char *key, const void *value, size_t len, enum wr_boot_scope scope, weir_error *err)
 {
+    (void)scope;
     return wr_kv_put(boot->state, key, value, len, err);
 }
 

@@ -50,8 +50,9 @@ static weir_status user_open(struct wr_boot *boot, const struct wr_boot_params *
     return WEIR_OK;
 }
 
-static weir_status user_put(struct wr_boot *boot, const char *key, const void *value, size_t len, weir_error *err)
+static weir_status user_put(struct wr_boot *boot, const char *key, const void *value, size_t len, enum wr_boot_scope scope, weir_error *err)
 {
+    (void)scope;
     struct user *u = boot->state;
     uint64_t n = len;
     wr_buf_add(&u->pending, key, strlen(key) + 1);

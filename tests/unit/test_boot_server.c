@@ -23,7 +23,7 @@ static void exchange(struct job *job, int rank, struct wr_boot *boot)
     memset(value, 'a' + rank, sizeof value);
     JOB_CHECK(job, boot->info.rank == rank && boot->info.size == job->size);
     JOB_CHECK(job, !strcmp(boot->ops->name, "tcp"));
-    JOB_CHECK(job, wr_boot_put(boot, "card", value, len, &err) == WEIR_OK);
+    JOB_CHECK(job, wr_boot_put(boot, "card", value, len, WR_BOOT_JOB, &err) == WEIR_OK);
     JOB_CHECK(job, wr_boot_fence(boot, &err) == WEIR_OK);
     for (int peer = 0; peer < job->size; peer++) {
         void *got = NULL;
