@@ -13,7 +13,17 @@
 #define wr_store_relaxed(p, v)    __atomic_store_n((p), (v), __ATOMIC_RELAXED)
 #define wr_add_acq_rel(p, v)      __atomic_fetch_add((p), (v), __ATOMIC_ACQ_REL)
 #define wr_exchange_acq_rel(p, v) __atomic_exchange_n((p), (v), __ATOMIC_ACQ_REL)
-#define wr_fence_full()           __atomic_thread_fence(__ATOMIC_SEQ_CST)
+
+/* Orders everything before against everything after. ThreadSanitizer knows no fences, only operations. */
+static inline void wr_fence_full(void)
+{
+#if defined(__SANITIZE_THREAD__)
+    unsigned word = 0;
+    __atomic_exchange_n(&word, 1, __ATOMIC_SEQ_CST);
+#else
+    __atomic_thread_fence(__ATOMIC_SEQ_CST);
+#endif
+}
 
 /* Orders earlier streaming (non-temporal) stores before later stores. */
 static inline void wr_fence_streaming(void)
@@ -21,7 +31,7 @@ static inline void wr_fence_streaming(void)
 #if defined(__x86_64__)
     __builtin_ia32_sfence();
 #else
-    __atomic_thread_fence(__ATOMIC_SEQ_CST);
+    wr_fence_full();
 #endif
 }
 

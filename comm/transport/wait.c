@@ -1,0 +1,348 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+#include "comm/transport/wait.h"
+
+#include <errno.h>
+#include <limits.h>
+#include <linux/futex.h>
+#include <poll.h>
+#include <sched.h>
+#include <stdlib.h>
+#include <sys/epoll.h>
+#include <sys/eventfd.h>
+#include <sys/syscall.h>
+#include <time.h>
+#include <unistd.h>
+
+#include "base/atomic.h"
+#include "base/clock.h"
+#include "base/compiler.h"
+#include "base/error.h"
+
+enum {
+    MOST_TRANSPORTS = 8,
+    CROWDED_SPIN_NS = 2000,      /* polling before the core is given away when others want it */
+    FIRST_NAP_NS = 20000,        /* of a transport that cannot wake us */
+    LONGEST_NAP_NS = 1000000,
+    LONGEST_BLOCK_NS = 1000000000 /* then transports look after themselves */
+};
+
+struct wr_waiter {
+    struct wr_waiter_params params;
+    struct wr_transport *transports[MOST_TRANSPORTS];
+    int n;
+    struct wr_transport *alone; /* waited for by its own block() */
+    int events, kick;           /* epoll set, and the eventfd in it */
+    bool naps;                  /* a transport has no descriptor */
+    bool crowded;
+    int64_t spin_ns;
+    unsigned polls_per_look, polls_per_pause;
+    uint64_t blocked;
+    /* threads */
+    bool leader;        /* a thread is blocked in the transports */
+    unsigned followers; /* threads that wait for it */
+    uint32_t epoch;     /* counts kicks and what followers must look at; they sleep here */
+};
+
+/* Nanoseconds that one call takes. */
+static int64_t cost_of_clock(void)
+{
+    int64_t start = wr_clock_ns();
+    for (int i = 0; i < 64; i++)
+        wr_clock_ns();
+    return (wr_clock_ns() - start) / 64 + 1;
+}
+
+static int64_t cost_of_pause(void)
+{
+    int64_t start = wr_clock_ns();
+    for (int i = 0; i < 64; i++)
+        wr_cpu_relax();
+    return (wr_clock_ns() - start) / 64 + 1;
+}
+
+/* A poll takes some nanoseconds: looking at the clock and pausing are spread so that they add no more than that. */
+static void calibrate(struct wr_waiter *w)
+{
+    w->polls_per_look = (unsigned)WR_MIN(WR_MAX(cost_of_clock() / 2, 8), 256);
+    w->polls_per_pause = (unsigned)WR_MIN(WR_MAX(cost_of_pause() / 8, 1), 64);
+}
+
+/* A mask of one core speaks of a rank bound to a core of its own, unless there are fewer cores than ranks. */
+static bool are_crowded(int node_size)
+{
+    cpu_set_t set;
+    long online = sysconf(_SC_NPROCESSORS_ONLN);
+    int cores = sched_getaffinity(0, sizeof set, &set) ? (int)online : CPU_COUNT(&set);
+    return node_size > (cores == 1 ? (int)online : cores);
+}
+
+static weir_status open_events(struct wr_waiter *w, weir_error *err)
+{
+    struct epoll_event ev = {.events = EPOLLIN};
+    w->events = epoll_create1(EPOLL_CLOEXEC);
+    w->kick = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);
+    if (w->events < 0 || w->kick < 0 || epoll_ctl(w->events, EPOLL_CTL_ADD, w->kick, &ev))
+        return wr_error_errno(err, WEIR_ERR_SYSTEM, errno, "raise the limit of open files (ulimit -n)",
+                              "no descriptors to wait with");
+    for (int i = 0; i < w->n; i++) {
+        struct wr_transport *t = w->transports[i];
+        int fd = t->ops->wait_fd ? t->ops->wait_fd(t) : -1;
+        if (fd < 0)
+            w->naps |= t->ops->wait_fd != NULL;
+        else if (epoll_ctl(w->events, EPOLL_CTL_ADD, fd, &ev))
+            return wr_error_errno(err, WEIR_ERR_SYSTEM, errno, NULL, "cannot wait for the descriptor of transport %s",
+                                  t->ops->name);
+    }
+    return WEIR_OK;
+}
+
+/* The transport that can be waited for by itself: the only one to which something comes from outside. */
+static struct wr_transport *find_alone(const struct wr_waiter *w)
+{
+    struct wr_transport *alone = NULL;
+    if (w->params.release)
+        return NULL;
+    for (int i = 0; i < w->n; i++) {
+        if (!w->transports[i]->ops->wait_fd)
+            continue;
+        if (alone || !w->transports[i]->ops->block)
+            return NULL;
+        alone = w->transports[i];
+    }
+    return alone;
+}
+
+weir_status wr_waiter_create(const struct wr_waiter_params *params, struct wr_waiter **waiter, weir_error *err)
+{
+    if (params->ntransports < 0 || params->ntransports > MOST_TRANSPORTS || !params->release != !params->acquire)
+        return wr_error_set(err, WEIR_ERR_INVALID, NULL, "a waiter for %d transports", params->ntransports);
+    struct wr_waiter *w = calloc(1, sizeof *w);
+    if (!w)
+        return wr_error_memory(err, sizeof *w, "a waiter");
+    w->params = *params;
+    w->n = params->ntransports;
+    for (int i = 0; i < w->n; i++)
+        w->transports[i] = params->transports[i];
+    w->events = w->kick = -1;
+    w->crowded = are_crowded(params->node_size);
+    w->spin_ns = params->config ? params->config->spin : 50000;
+    calibrate(w);
+    w->alone = find_alone(w);
+    weir_status status = open_events(w, err);
+    if (status != WEIR_OK) {
+        wr_waiter_destroy(w);
+        return status;
+    }
+    *waiter = w;
+    return WEIR_OK;
+}
+
+void wr_waiter_destroy(struct wr_waiter *w)
+{
+    if (!w)
+        return;
+    if (w->events >= 0)
+        close(w->events);
+    if (w->kick >= 0)
+        close(w->kick);
+    free(w);
+}
+
+static void ring(struct wr_waiter *w)
+{
+    uint64_t one = 1;
+    if (w->alone) {
+        w->alone->ops->unblock(w->alone);
+        return;
+    }
+    ssize_t n = write(w->kick, &one, sizeof one);
+    (void)n; /* a counter that is full is rung already */
+}
+
+static void wake_followers(struct wr_waiter *w)
+{
+    __atomic_fetch_add(&w->epoch, 1, __ATOMIC_SEQ_CST);
+    syscall(SYS_futex, &w->epoch, FUTEX_WAKE_PRIVATE, INT_MAX, NULL, NULL, 0);
+}
+
+void wr_waiter_kick(struct wr_waiter *w)
+{
+    wake_followers(w);
+    ring(w);
+}
+
+int wr_waiter_progress(struct wr_waiter *w)
+{
+    int n = 0;
+    if (w->params.progress)
+        n = w->params.progress(w->params.arg);
+    else
+        for (int i = 0; i < w->n; i++)
+            n += w->transports[i]->ops->progress(w->transports[i]);
+    if (n && WR_UNLIKELY(w->leader)) /* perhaps what that thread waits for has come */
+        ring(w);
+    if (n && WR_UNLIKELY(w->followers))
+        wake_followers(w);
+    return n;
+}
+
+static void release(struct wr_waiter *w)
+{
+    if (w->params.release)
+        w->params.release(w->params.arg);
+}
+
+static void acquire(struct wr_waiter *w)
+{
+    if (w->params.acquire)
+        w->params.acquire(w->params.arg);
+}
+
+static struct timespec timespec_of(int64_t ns)
+{
+    return (struct timespec){ns / 1000000000, ns % 1000000000};
+}
+
+/* Behind the thread that is blocked in the transports. */
+static void follow(struct wr_waiter *w, uint32_t epoch, int64_t ns)
+{
+    struct timespec ts = timespec_of(ns);
+    w->followers++;
+    release(w);
+    syscall(SYS_futex, &w->epoch, FUTEX_WAIT_PRIVATE, epoch, &ts, NULL, 0);
+    acquire(w);
+    w->followers--;
+}
+
+/* Arms all transports; on false, none is armed. */
+static bool arm_all(struct wr_waiter *w)
+{
+    for (int i = 0; i < w->n; i++) {
+        if (!w->transports[i]->ops->arm || w->transports[i]->ops->arm(w->transports[i]))
+            continue;
+        while (--i >= 0)
+            if (w->transports[i]->ops->disarm)
+                w->transports[i]->ops->disarm(w->transports[i]);
+        return false;
+    }
+    return true;
+}
+
+static void disarm_all(struct wr_waiter *w)
+{
+    for (int i = 0; i < w->n; i++)
+        if (w->transports[i]->ops->disarm)
+            w->transports[i]->ops->disarm(w->transports[i]);
+}
+
+/* In the transports' descriptors. */
+static void lead(struct wr_waiter *w, uint32_t epoch, int64_t ns)
+{
+    struct pollfd set = {.fd = w->events, .events = POLLIN};
+    struct timespec ts = timespec_of(ns);
+    uint64_t count;
+    if (!arm_all(w))
+        return;
+    w->blocked++;
+    w->leader = true;
+    release(w);
+    if (wr_load_acquire(&w->epoch) == epoch) /* a kick that comes later has rung */
+        ppoll(&set, 1, &ts, NULL);
+    acquire(w);
+    w->leader = false;
+    disarm_all(w);
+    ssize_t n = read(w->kick, &count, sizeof count);
+    (void)n;
+    if (w->followers)
+        wake_followers(w);
+}
+
+static void lead_alone(struct wr_waiter *w, int64_t ns)
+{
+    for (int i = 0; i < w->n; i++) /* the others decide alone whether they have something */
+        if (w->transports[i] != w->alone && w->transports[i]->ops->arm &&
+            !w->transports[i]->ops->arm(w->transports[i]))
+            return;
+    w->blocked++;
+    w->alone->ops->block(w->alone, ns);
+}
+
+/* Unless something was said since `epoch` was read. */
+static void block(struct wr_waiter *w, uint32_t epoch, int64_t deadline, int64_t *nap)
+{
+    int64_t ns = LONGEST_BLOCK_NS;
+    if (deadline != WR_TIME_INF)
+        ns = WR_MIN(ns, WR_MAX(deadline - wr_clock_ns(), 0));
+    if (w->naps) {
+        ns = WR_MIN(ns, *nap);
+        *nap = WR_MIN(*nap * 2, LONGEST_NAP_NS);
+    }
+    if (wr_load_acquire(&w->epoch) != epoch)
+        return;
+    if (w->leader)
+        follow(w, epoch, ns);
+    else if (w->alone)
+        lead_alone(w, ns);
+    else
+        lead(w, epoch, ns);
+}
+
+/* Polls for `ns`: 1 when it has ended, 0 when something moved, -1 when nothing did. */
+static int poll_for(struct wr_waiter *w, bool (*ended)(void *arg), void *arg, int64_t ns)
+{
+    int64_t start = 0;
+    for (unsigned i = 1;; i++) {
+        if (wr_waiter_progress(w))
+            return ended(arg);
+        if (ended(arg))
+            return 1;
+        if (i % w->polls_per_pause == 0)
+            wr_cpu_relax();
+        if (i % w->polls_per_look)
+            continue;
+        int64_t now = wr_clock_ns();
+        if (!start)
+            start = now;
+        else if (now - start >= ns)
+            return -1;
+    }
+}
+
+weir_status wr_waiter_wait(struct wr_waiter *w, bool (*ended)(void *arg), void *arg, int64_t deadline)
+{
+    int64_t nap = FIRST_NAP_NS, spin = w->crowded ? WR_MIN(w->spin_ns, CROWDED_SPIN_NS) : w->spin_ns;
+    if (ended(arg))
+        return WEIR_OK;
+    for (;;) {
+        uint32_t epoch = wr_load_acquire(&w->epoch); /* before ended() */
+        int rc = poll_for(w, ended, arg, spin);
+        int64_t yield_until = rc < 0 ? wr_clock_ns() + w->spin_ns : 0;
+        while (rc < 0 && w->spin_ns && wr_clock_ns() < yield_until) {
+            release(w);
+            sched_yield();
+            acquire(w);
+            rc = wr_waiter_progress(w) ? ended(arg) : ended(arg) ? 1 : -1;
+        }
+        if (rc > 0)
+            return WEIR_OK;
+        if (wr_deadline_passed(deadline))
+            return WEIR_ERR_TIMEOUT;
+        if (rc == 0) {
+            nap = FIRST_NAP_NS;
+            continue;
+        }
+        block(w, epoch, deadline, &nap);
+        if (ended(arg))
+            return WEIR_OK;
+    }
+}
+
+uint64_t wr_waiter_blocked(const struct wr_waiter *w)
+{
+    return w->blocked;
+}
+
+bool wr_waiter_crowded(const struct wr_waiter *w)
+{
+    return w->crowded;
+}

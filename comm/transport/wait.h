@@ -1,0 +1,50 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/*
+ * Waiting politely: poll for a while, then give the core away, then block until a transport has something.
+ *
+ * A waiter serves the transports of one context. It blocks in one epoll set over their descriptors and one of its own, or,
+ * when a transport with block() is waited for alone, in that. Transports without a descriptor are polled with growing
+ * sleeps.
+ *
+ * Threads: all calls but wr_waiter_kick() are made by the owner of the context's lock, which `release` and `acquire` give
+ * away while a thread blocks. Several threads can wait then: one blocks in the transports, the others behind it.
+ */
+#ifndef WR_WAIT_H
+#define WR_WAIT_H
+
+#include "comm/transport/transport.h"
+
+struct wr_waiter;
+
+struct wr_waiter_params {
+    const struct wr_config *config;
+    struct wr_transport *const *transports; /* started; they outlive the waiter, the array need not */
+    int ntransports;
+    int node_size; /* ranks that share this machine's cores */
+    /* Moves everything: NULL calls progress() of each transport. Returns the number of events. */
+    int (*progress)(void *arg);
+    /* Give away and take back the lock; both NULL where only one thread ever comes. */
+    void (*release)(void *arg);
+    void (*acquire)(void *arg);
+    void *arg; /* for the three above */
+};
+
+weir_status wr_waiter_create(const struct wr_waiter_params *params, struct wr_waiter **waiter, weir_error *err);
+/* Nobody waits. NULL is allowed. */
+void wr_waiter_destroy(struct wr_waiter *w);
+
+/* Moves everything that can move, without waiting; returns the number of events. */
+int wr_waiter_progress(struct wr_waiter *w);
+
+/* Makes progress until ended(arg) is true: WEIR_OK, or WEIR_ERR_TIMEOUT at the deadline (the caller knows what it waited
+ * for and makes the error). ended() is called under the lock, often, and must be cheap. */
+weir_status wr_waiter_wait(struct wr_waiter *w, bool (*ended)(void *arg), void *arg, int64_t deadline);
+
+/* Makes all waits look at ended() again. From any thread, at any time. */
+void wr_waiter_kick(struct wr_waiter *w);
+
+/* For tests and for showing: how often this waiter has blocked, and whether ranks outnumber the cores. */
+uint64_t wr_waiter_blocked(const struct wr_waiter *w);
+bool wr_waiter_crowded(const struct wr_waiter *w);
+
+#endif
