@@ -8,8 +8,11 @@
 #include "base/compiler.h"
 #include "base/error.h"
 
-/* Backends that look for accelerators by starting a runtime or opening a display: slow, and not ours to wake. */
-static const char *const unwanted_components[] = {"opencl", "gl", "cuda"};
+/*
+ * Backends that look for accelerators by starting a runtime or opening a display: slow, and not ours to wake. And the one
+ * that lists PCI devices through libpciaccess, which loses memory: the kernel's own list in /sys says all that is needed.
+ */
+static const char *const unwanted_components[] = {"opencl", "gl", "cuda", "pci"};
 
 static weir_status choose_source(struct wr_machine *machine, const struct wr_config *config, weir_error *err)
 {
