@@ -33,9 +33,8 @@
     X(TEXT, placement, PLACEMENT, "block", "block|cyclic|random[:SEED]|list:N,N,...", USER,                            \
       "how ranks are placed on virtual nodes: block, cyclic, random, or the node of each rank")                        \
     X(TEXT, topology_file, TOPOLOGY_FILE, "", "path", USER,                                                            \
-      "switches of the network, in the syntax of Slurm's topology.conf; virtual nodes may stand in it as node0, node1")  \
-    X(TEXT, hwloc_xml, HWLOC_XML, "", "path", USER,                                                                    \
-      "describe this host from a file of lstopo instead of asking it; ranks take another machine's cores in turn")     \
+      "switches of the network, in the syntax of Slurm's topology.conf")                                               \
+    X(TEXT, hwloc_xml, HWLOC_XML, "", "path", USER, "describe this host from a file written by lstopo instead of asking it") \
     X(TEXT, hwloc_synthetic, HWLOC_SYNTHETIC, "", "hwloc synthetic string", USER,                                      \
       "describe this host by a synthetic description, e.g. 'package:2 numa:4 l3:2 core:8 pu:1'")                       \
     X(TIME, spin, SPIN, "50us", "", USER,                                                                              \
@@ -54,6 +53,13 @@
       "network interfaces to use, e.g. mlx5_0 or eth0,eth1, the first for messages; unset takes those nearest to the rank") \
     X(INT, rails, RAILS, "0", "0..8", USER,                                                                            \
       "network interfaces that one rank stripes large transfers over; 0 divides the near ones among the ranks of the node") \
+    X(ENUM, transport, TRANSPORT, "auto", "auto|shm|ofi|ucx", USER,                                                    \
+      "what moves bytes: auto uses shm on a node and WEIR_NETWORK between nodes; a name uses only that one")           \
+    X(ENUM, network, NETWORK, "auto", "auto|ofi|ucx", USER,                                                            \
+      "the library used between nodes when WEIR_TRANSPORT is auto: libfabric (ofi) or UCX")                            \
+    X(BYTES, mem_limit, MEM_LIMIT, "inf", "", USER, "most bytes that weir_mem_alloc gives out to a rank")                \
+    X(BYTES, unexpected_limit, UNEXPECTED_LIMIT, "64M", "", USER,                                                      \
+      "most bytes of messages that a rank keeps for receives that have not been posted yet")                           \
     X(INT, job_rank, JOB_RANK, "-1", "-1..2147483647", JOB, "rank of this process")                                    \
     X(INT, job_size, JOB_SIZE, "0", "0..2147483647", JOB, "number of processes in the job")                            \
     X(TEXT, job_server, JOB_SERVER, "", "host:port", JOB, "where the launcher's bootstrap server listens")             \

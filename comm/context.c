@@ -8,6 +8,7 @@
 #include <weir/version.h>
 
 #include "base/error.h"
+#include "comm/comm.h"
 #include "comm/context_cards.h"
 #include "topo/topo.h"
 
@@ -186,6 +187,7 @@ static weir_ctx *ctx_create(void)
         return NULL;
     pthread_mutex_init(&ctx->boot_lock, NULL);
     pthread_mutex_init(&ctx->topo_lock, NULL);
+    pthread_mutex_init(&ctx->comms_lock, NULL);
     pthread_mutex_init(&ctx->error_lock, NULL);
     wr_log_init(&ctx->log);
     wr_error_clear(&ctx->last_error);
@@ -203,6 +205,7 @@ static void ctx_free(weir_ctx *ctx)
     wr_config_free(&ctx->config);
     pthread_mutex_destroy(&ctx->boot_lock);
     pthread_mutex_destroy(&ctx->topo_lock);
+    pthread_mutex_destroy(&ctx->comms_lock);
     pthread_mutex_destroy(&ctx->error_lock);
     free(ctx);
 }
@@ -243,6 +246,7 @@ weir_status weir_finalize(weir_ctx *ctx)
     if (!ctx)
         return WEIR_OK;
     wr_error_clear(&err);
+    wr_comms_close(ctx, false);
     weir_status status = wr_boot_close(ctx->boot, true, &err);
     if (status != WEIR_OK)
         complete_error(ctx, &err, "weir_finalize");

@@ -34,6 +34,9 @@ struct weir_ctx {
     pthread_mutex_t topo_lock;
     weir_topo *topo; /* NULL until weir_ctx_topo() was called */
 
+    pthread_mutex_t comms_lock;
+    struct wr_comms *comms; /* NULL until weir_comm_world() was called */
+
     pthread_mutex_t error_lock;
     weir_error last_error;
 };

@@ -10,5 +10,8 @@
 #include <weir/status.h>
 #include <weir/context.h>
 #include <weir/topo.h>
+#include <weir/comm.h>
+#include <weir/mem.h>
+#include <weir/p2p.h>
 
 #endif

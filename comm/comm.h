@@ -1,0 +1,37 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/* Communicators inside the library, and the state that the first one brings into a context. */
+#ifndef WR_COMM_H
+#define WR_COMM_H
+
+#include <weir/comm.h>
+
+#include "comm/context.h"
+#include "comm/engine/engine.h"
+#include "comm/p2p/p2p.h"
+
+struct wr_mem_state;
+
+struct weir_comm {
+    weir_ctx *ctx;
+    struct wr_engine *engine;
+    struct wr_p2p *p2p;
+    struct wr_mem_state *mem;
+    uint32_t id; /* the space in which its messages are matched; the same on all its ranks */
+    int rank, size;
+};
+
+/* What weir_comm_world() opens; hangs off the context. */
+struct wr_comms {
+    struct wr_engine *engine;
+    struct wr_p2p *p2p;
+    struct wr_mem_state *mem;
+    struct weir_comm world;
+};
+
+/* Closes what the context's communicators opened; `abandon` when the job is not ending well. */
+void wr_comms_close(weir_ctx *ctx, bool abandon);
+
+/* Checks a rank of a communicator. */
+weir_status wr_comm_check_rank(const weir_comm *comm, const char *what, int rank, weir_error *err);
+
+#endif

@@ -1,0 +1,16 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/* Which transports a job uses: decided by rank 0, sent to the others. */
+#ifndef WR_ENGINE_CHOOSE_H
+#define WR_ENGINE_CHOOSE_H
+
+#include "comm/context.h"
+
+struct wr_transport_choice {
+    bool shm;        /* use shm where several ranks share a node */
+    char network[8]; /* the transport between nodes, "" when none is needed */
+};
+
+/* Collective. WEIR_ERR_TRANSPORT on all ranks when what was asked for cannot serve this job. */
+weir_status wr_transport_choose(weir_ctx *ctx, struct wr_transport_choice *choice, weir_error *err);
+
+#endif

@@ -1,0 +1,171 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/* Routes, connections, progress, waiting and lost ranks. Opening is in engine_open.c. */
+#include "comm/engine/engine.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/clock.h"
+#include "base/error.h"
+#include "base/str.h"
+#include "comm/engine/engine_impl.h"
+
+enum {
+    IDLE_BEFORE_POLL = 32,     /* progress calls without an event before the clock is looked at */
+    EVENT_POLL_NS = 20 * 1000 * 1000 /* how often the launcher is asked for events meanwhile */
+};
+
+void wr_engine_add_user(struct wr_engine *e, const struct wr_engine_user *user)
+{
+    for (int id = 0; id < WR_AM_HANDLERS; id++)
+        if (user->am[id]) {
+            e->handler[id] = user->am[id];
+            e->handler_arg[id] = user->arg;
+        }
+    e->user[e->nusers++] = *user;
+}
+
+/* ---- lost ranks ---- */
+
+void wr_engine_peer_lost(struct wr_engine *e, int peer, const char *reason)
+{
+    if (peer < 0 || peer >= e->size || e->lost[peer])
+        return;
+    if (!e->nlost++) {
+        e->first_lost = peer;
+        wr_str_copy(e->lost_reason, sizeof e->lost_reason, reason ? reason : "");
+    }
+    e->lost[peer] = 1;
+    wr_info(&e->ctx->log, TRANSPORT, "rank %d was lost%s%s", peer, reason ? ": " : "", reason ? reason : "");
+}
+
+static void tell_losses(struct wr_engine *e)
+{
+    for (int peer = 0; peer < e->size && e->ntold < e->nlost; peer++) {
+        if (e->lost[peer] != 1)
+            continue;
+        e->lost[peer] = 2;
+        e->ntold++;
+        for (int u = 0; u < e->nusers; u++)
+            if (e->user[u].on_peer_lost)
+                e->user[u].on_peer_lost(e->user[u].arg, peer);
+    }
+}
+
+weir_status wr_engine_lost_error(const struct wr_engine *e, int peer, weir_error *err)
+{
+    const char *reason = peer == e->first_lost && e->nlost ? e->lost_reason : "";
+    wr_error_set(err, WEIR_ERR_PEER_LOST, "look at that rank's output for why it ended", "rank %d was lost%s%s", peer,
+                 *reason ? ": " : "", reason);
+    char host[64];
+    wr_error_at(err, peer, wr_engine_host(e, peer, host, sizeof host));
+    return WEIR_ERR_PEER_LOST;
+}
+
+static void poll_launcher(struct wr_engine *e)
+{
+    struct wr_boot_event event;
+    while (wr_ctx_poll_event(e->ctx, &event)) {
+        if (event.kind == WR_BOOT_EVENT_RANK_LOST) {
+            wr_engine_peer_lost(e, event.rank, event.reason);
+        } else if (event.kind == WR_BOOT_EVENT_JOB_ABORTED && !e->aborted) {
+            e->aborted = true;
+            snprintf(e->abort_reason, sizeof e->abort_reason, "the job is being ended%s%.150s", event.reason[0] ? ": " : "",
+                     event.reason);
+        }
+    }
+}
+
+/* ---- peers ---- */
+
+struct wr_transport *wr_engine_shm(const struct wr_engine *e)
+{
+    for (int i = 0; i < e->ntransports; i++) {
+        struct wr_transport *t = e->transport[i];
+        while (t->lower)
+            t = t->lower;
+        if (!strcmp(t->ops->name, "shm"))
+            return t;
+    }
+    return NULL;
+}
+
+bool wr_engine_is_network(const struct wr_engine *e, int i)
+{
+    const char *name = e->link[i].name;
+    return strcmp(name, "self") != 0 && strcmp(name, "shm") != 0;
+}
+
+
+struct wr_transport *wr_engine_peer(struct wr_engine *e, int peer, weir_error *err)
+{
+    if (WR_LIKELY(wr_engine_ready(e, peer)))
+        return wr_engine_route(e, peer);
+    if (e->lost[peer]) {
+        wr_engine_lost_error(e, peer, err);
+        return NULL;
+    }
+    if (e->route[peer] == WR_NO_ROUTE) {
+        wr_error_set(err, WEIR_ERR_TRANSPORT, "set WEIR_TRANSPORT=auto, or start all ranks on one node",
+                     "no transport that is open reaches rank %d on node %d", peer, e->ctx->node_of[peer]);
+        return NULL;
+    }
+    struct wr_transport *t = wr_engine_route(e, peer);
+    if (t->ops->connect(t, peer, err)) {
+        char host[64];
+        wr_error_at(err, peer, wr_engine_host(e, peer, host, sizeof host));
+        return NULL;
+    }
+    e->connected[peer] = 1;
+    return t;
+}
+
+/* ---- progress and waiting ---- */
+
+int wr_engine_progress(struct wr_engine *e)
+{
+    int events = 0;
+    for (int i = 0; i < e->ntransports; i++)
+        events += e->transport[i]->ops->progress(e->transport[i]);
+    for (int u = 0; u < e->nusers; u++)
+        if (e->user[u].progress)
+            e->user[u].progress(e->user[u].arg);
+    if (WR_UNLIKELY(e->nlost != e->ntold))
+        tell_losses(e);
+    if (events) {
+        e->idle = 0;
+    } else if (++e->idle % IDLE_BEFORE_POLL == 0) {
+        int64_t now = wr_clock_ns();
+        if (now - e->events_polled_at >= EVENT_POLL_NS) {
+            e->events_polled_at = now;
+            poll_launcher(e);
+        }
+    }
+    return events;
+}
+
+struct wait {
+    struct wr_engine *engine;
+    bool (*ready)(void *arg);
+    void *arg;
+};
+
+static bool wait_ended(void *arg)
+{
+    const struct wait *w = arg;
+    return w->ready(w->arg) || w->engine->aborted;
+}
+
+weir_status wr_engine_wait(struct wr_engine *e, bool (*ready)(void *arg), void *arg, int64_t deadline, weir_error *err)
+{
+    struct wait wait = {e, ready, arg};
+    weir_status status = wr_waiter_wait(e->waiter, wait_ended, &wait, deadline);
+    if (status == WEIR_ERR_TIMEOUT)
+        return wr_error_set(err, status, NULL, "the wait timed out");
+    if (status)
+        return wr_error_set(err, status, NULL, "waiting failed");
+    if (e->aborted && !ready(arg))
+        return wr_error_set(err, WEIR_ERR_CANCELED, "look at the launcher's report", "%s", e->abort_reason);
+    return WEIR_OK;
+}

@@ -1,0 +1,140 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/*
+ * The engine binds the transports of a context together: which one reaches which rank, connecting when a rank is first
+ * needed, progress, waiting, signals, and what happens when a rank is lost. Everything above (memory, messages, plans)
+ * starts operations through it.
+ *
+ * One lock guards the engine and all that stands on it: the public call takes it with wr_engine_lock(), nothing below locks.
+ */
+#ifndef WR_ENGINE_H
+#define WR_ENGINE_H
+
+#include <pthread.h>
+#include <stdbool.h>
+
+#include "comm/context.h"
+#include "comm/transport/transport.h"
+#include "comm/transport/wait.h"
+
+/* Who owns which message handler. */
+enum wr_am_id {
+    WR_AM_EAGER = 0, /* comm/p2p: a whole message */
+    WR_AM_READY,     /* comm/p2p: a long message is ready to be sent */
+    WR_AM_CLEAR,     /* comm/p2p: the receiver's memory is known: send */
+    WR_AM_DATA,      /* comm/p2p: a piece of a long message that travels in messages */
+    WR_AM_FINISH,    /* comm/p2p: all of a long message has been put */
+    WR_AM_CREDIT     /* comm/p2p: the receiver has room again */
+};
+
+enum { WR_ENGINE_TRANSPORTS = 3 }; /* self, shm, and one for the network */
+
+/* A layer above the engine; it is told of messages and losses inside wr_engine_progress(), with the lock held. */
+struct wr_engine_user {
+    void *arg;
+    wr_am_handler am[WR_AM_HANDLERS]; /* NULL where another layer owns the id */
+    void (*on_peer_lost)(void *arg, int peer);
+    void (*progress)(void *arg); /* after the transports' progress; may start operations and connect */
+};
+
+/* What a transport's callbacks get: who they belong to. */
+struct wr_engine_link {
+    struct wr_engine *engine;
+    const char *name; /* of the transport */
+};
+
+struct wr_engine {
+    weir_ctx *ctx;
+    int rank, size;
+    pthread_mutex_t lock;
+    struct wr_transport *transport[WR_ENGINE_TRANSPORTS];
+    struct wr_engine_link link[WR_ENGINE_TRANSPORTS];
+    int ntransports;
+    int numa;     /* this rank's NUMA domain, -1 when unknown */
+    char nic[64]; /* the network interface to prefer, "" for any */
+    int *node_ranks; /* ranks of this node, ascending */
+    int node_size, node_rank;
+    uint8_t *route;     /* by rank: index into transport[], or WR_NO_ROUTE */
+    uint8_t *connected; /* by rank */
+    uint8_t *lost;      /* by rank: 1 found, 2 the layers above were told */
+    int nlost, ntold, first_lost;
+    char lost_reason[192]; /* of the first */
+    struct wr_engine_address **address; /* by rank: of the transport that is routed to */
+    uint64_t *signals;
+    uint32_t nsignals;
+    wr_am_handler handler[WR_AM_HANDLERS];
+    void *handler_arg[WR_AM_HANDLERS];
+    struct wr_engine_user user[4];
+    int nusers;
+    bool aborted; /* the launcher ends the job */
+    char abort_reason[192];
+    int64_t events_polled_at;
+    unsigned idle;
+    struct wr_waiter *waiter;
+};
+
+enum { WR_NO_ROUTE = 255 };
+
+/*
+ * Opens the transports that rank 0's WEIR_TRANSPORT and WEIR_NETWORK ask for, publishes addresses, starts them. Collective.
+ * A rank that cannot open one publishes the reason, so that its peers can name it.
+ */
+weir_status wr_engine_open(weir_ctx *ctx, uint32_t nsignals, struct wr_engine **engine, weir_error *err);
+
+/* Waits until what was sent has left, as far as that is possible. */
+void wr_engine_drain(struct wr_engine *e);
+
+/* Closes the transports; operations that have not ended do not complete. */
+void wr_engine_close(struct wr_engine *e);
+
+/* Adds a layer; before the first operation. */
+void wr_engine_add_user(struct wr_engine *e, const struct wr_engine_user *user);
+
+static inline void wr_engine_lock(struct wr_engine *e)
+{
+    pthread_mutex_lock(&e->lock);
+}
+
+static inline void wr_engine_unlock(struct wr_engine *e)
+{
+    pthread_mutex_unlock(&e->lock);
+}
+
+/*
+ * The transport to a rank, connected; NULL with `err` filled when the rank cannot be reached or is lost. Not from inside a
+ * message handler or a completion (connecting may wait): those ask wr_engine_ready() first.
+ */
+struct wr_transport *wr_engine_peer(struct wr_engine *e, int peer, weir_error *err);
+
+static inline bool wr_engine_ready(const struct wr_engine *e, int peer)
+{
+    return e->connected[peer] && !e->lost[peer];
+}
+
+/* The transport on the node itself (below its layers), NULL when it is not open. */
+struct wr_transport *wr_engine_shm(const struct wr_engine *e);
+
+/* Whether transport `i` goes through a network. */
+bool wr_engine_is_network(const struct wr_engine *e, int i);
+
+/* The transport of a rank for which wr_engine_ready() holds. */
+static inline struct wr_transport *wr_engine_route(const struct wr_engine *e, int peer)
+{
+    return e->transport[e->route[peer]];
+}
+
+/* Moves what can move; the number of events. */
+int wr_engine_progress(struct wr_engine *e);
+
+/*
+ * Waits with the lock held (it is given up while sleeping) until ready(arg). WEIR_ERR_TIMEOUT at the deadline;
+ * WEIR_ERR_CANCELED when the launcher ends the job. What a lost rank means is up to ready().
+ */
+weir_status wr_engine_wait(struct wr_engine *e, bool (*ready)(void *arg), void *arg, int64_t deadline, weir_error *err);
+
+/* Declares a rank lost; the layers above are told, once, from the next progress on. */
+void wr_engine_peer_lost(struct wr_engine *e, int peer, const char *reason);
+
+/* Fills in the error for a lost rank; returns WEIR_ERR_PEER_LOST. */
+weir_status wr_engine_lost_error(const struct wr_engine *e, int peer, weir_error *err);
+
+#endif

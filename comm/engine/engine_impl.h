@@ -1,0 +1,23 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/* Shared by the files of comm/engine. */
+#ifndef WR_ENGINE_IMPL_H
+#define WR_ENGINE_IMPL_H
+
+#include "comm/engine/engine.h"
+
+/* What a rank published: a transport's address, or why it could not open one. */
+struct wr_engine_address {
+    size_t len;
+    unsigned char bytes[];
+};
+
+/* A flush of everything, before closing. */
+struct wr_engine_flush {
+    struct wr_op op;
+    bool done;
+};
+
+/* The host name of a rank when the topology is known already, else NULL; writes to buf. */
+const char *wr_engine_host(const struct wr_engine *e, int peer, char *buf, size_t size);
+
+#endif

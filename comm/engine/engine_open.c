@@ -1,0 +1,351 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/* Choosing and opening the transports of a context, publishing and fetching addresses. */
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/error.h"
+#include "base/clock.h"
+#include "base/str.h"
+#include "comm/engine/choose.h"
+#include "comm/engine/engine_impl.h"
+
+#define KEY_ADDRESS "engine.address"
+
+/* How a published value begins: what follows are entries of a transport's name (8 bytes), a length (4) and the address; or,
+ * when the rank could not open a transport, the reason. */
+enum { CARD_ADDRESSES = 'A', CARD_FAILED = 'F', ENTRY_NAME = 8, ENTRY_HEAD = ENTRY_NAME + 4 };
+
+const char *wr_engine_host(const struct wr_engine *e, int peer, char *buf, size_t size)
+{
+    weir_rank_info info = {.size = sizeof info};
+    if (peer == e->rank) {
+        wr_str_copy(buf, size, e->ctx->host);
+        return buf;
+    }
+    if (!e->ctx->topo || weir_topo_rank_info(e->ctx->topo, peer, &info))
+        return NULL;
+    wr_str_copy(buf, size, info.host);
+    return buf;
+}
+
+/* ---- addresses ---- */
+
+static weir_status fetch_card(struct wr_engine *e, int peer, weir_error *err)
+{
+    void *value;
+    size_t len;
+    weir_status status = wr_ctx_get(e->ctx, peer, KEY_ADDRESS, &value, &len, err);
+    if (status)
+        return status;
+    const char *text = value;
+    if (len < 1 || (text[0] != CARD_ADDRESSES && text[0] != CARD_FAILED)) {
+        status = wr_error_set(err, WEIR_ERR_PROTOCOL, "use one version of weir on all ranks", "the address of rank %d is not understood", peer);
+    } else if (text[0] == CARD_FAILED) {
+        status = wr_error_set(err, WEIR_ERR_TRANSPORT, "look at that rank's error", "rank %d could not open its transport: %.*s", peer,
+                              (int)WR_MIN(len - 1, (size_t)300), text + 1);
+    } else {
+        struct wr_engine_address *a = malloc(sizeof *a + len);
+        if (!a) {
+            status = wr_error_memory(err, len, "an address");
+        } else {
+            a->len = len;
+            memcpy(a->bytes, value, len);
+            e->address[peer] = a;
+        }
+    }
+    free(value);
+    return status;
+}
+
+static weir_status peer_address(void *arg, int peer, const void **address, size_t *len, weir_error *err)
+{
+    struct wr_engine_link *link = arg;
+    struct wr_engine *e = link->engine;
+    weir_status status = e->address[peer] ? WEIR_OK : fetch_card(e, peer, err);
+    if (status)
+        return status;
+    const unsigned char *p = e->address[peer]->bytes + 1, *end = e->address[peer]->bytes + e->address[peer]->len;
+    while (end - p >= ENTRY_HEAD) {
+        uint32_t n;
+        memcpy(&n, p + ENTRY_NAME, sizeof n);
+        if (n > (size_t)(end - p - ENTRY_HEAD))
+            break;
+        if (!strncmp((const char *)p, link->name, ENTRY_NAME)) {
+            *address = p + ENTRY_HEAD;
+            *len = n;
+            return WEIR_OK;
+        }
+        p += ENTRY_HEAD + n;
+    }
+    return wr_error_set(err, WEIR_ERR_TRANSPORT, "give all ranks the same WEIR_ settings and build of weir",
+                        "rank %d has not opened the transport %s", peer, link->name);
+}
+
+static weir_status publish(struct wr_engine *e, const weir_error *failure, weir_error *err)
+{
+    struct wr_buf card = {0};
+    weir_status status = WEIR_OK;
+    if (failure) {
+        wr_buf_printf(&card, "%c%s", CARD_FAILED, failure->message);
+    } else {
+        wr_buf_printf(&card, "%c", CARD_ADDRESSES);
+        for (int i = 0; i < e->ntransports && !status; i++) {
+            unsigned char address[WR_ADDRESS_MAX];
+            size_t len = sizeof address;
+            char name[ENTRY_NAME] = {0};
+            struct wr_transport *t = e->transport[i];
+            status = t->ops->address(t, address, &len, err);
+            memcpy(name, t->ops->name, WR_MIN(strlen(t->ops->name), sizeof name));
+            uint32_t n = (uint32_t)len;
+            wr_buf_add(&card, name, sizeof name);
+            wr_buf_add(&card, &n, sizeof n);
+            wr_buf_add(&card, address, len);
+        }
+    }
+    if (!status && card.failed)
+        status = wr_error_memory(err, card.cap * 2, "this rank's address");
+    if (!status)
+        status = wr_ctx_put(e->ctx, KEY_ADDRESS, card.data, card.len, err);
+    wr_buf_free(&card);
+    return status;
+}
+
+/* ---- opening ---- */
+
+static void on_peer_lost(void *arg, int peer, const char *reason)
+{
+    struct wr_engine_link *link = arg;
+    wr_engine_peer_lost(link->engine, peer, reason);
+}
+
+#define HANDLER(id)                                                                                          \
+    static void on_message_##id(void *arg, int source, const void *data, size_t len)                         \
+    {                                                                                                        \
+        struct wr_engine *e = arg;                                                                           \
+        if (e->handler[id])                                                                                  \
+            e->handler[id](e->handler_arg[id], source, data, len);                                           \
+    }
+HANDLER(0)
+HANDLER(1)
+HANDLER(2)
+HANDLER(3)
+HANDLER(4)
+HANDLER(5)
+HANDLER(6)
+HANDLER(7)
+
+static weir_status open_one(struct wr_engine *e, const char *name, weir_error *err)
+{
+    const struct wr_transport_ops *ops = wr_transport_find(name);
+    struct wr_engine_link *link = &e->link[e->ntransports];
+    if (!ops)
+        return wr_error_set(err, WEIR_ERR_UNSUPPORTED, "weir-info --transports lists what there is",
+                            "the transport %s is not built in", name);
+    *link = (struct wr_engine_link){e, ops->name};
+    struct wr_transport_params params = {
+        .config = &e->ctx->config,
+        .env = &e->ctx->env,
+        .log = &e->ctx->log,
+        .rank = e->rank,
+        .size = e->size,
+        .node_rank = e->node_rank,
+        .node_size = e->node_size,
+        .node_ranks = e->node_ranks,
+        .numa = e->numa,
+        .nic = e->nic[0] ? e->nic : NULL,
+        .peer_address = peer_address,
+        .on_peer_lost = on_peer_lost,
+        .arg = link,
+        .am = {on_message_0, on_message_1, on_message_2, on_message_3, on_message_4, on_message_5, on_message_6, on_message_7},
+        .am_arg = e,
+        .signals = e->signals,
+        .nsignals = e->nsignals,
+        .timeout_ns = e->ctx->config.boot_timeout,
+    };
+    weir_status status = ops->open(&params, &e->transport[e->ntransports], err);
+    if (!status)
+        e->ntransports++;
+    return status;
+}
+
+/* Which transport each rank is reached by: the first that is open and reaches it. */
+static void make_routes(struct wr_engine *e)
+{
+    for (int peer = 0; peer < e->size; peer++) {
+        e->route[peer] = WR_NO_ROUTE;
+        for (int i = 0; i < e->ntransports && e->route[peer] == WR_NO_ROUTE; i++)
+            if (e->transport[i]->ops->reaches(e->transport[i], peer))
+                e->route[peer] = (uint8_t)i;
+    }
+}
+
+static weir_status find_node(struct wr_engine *e, weir_error *err)
+{
+    const int *node_of = e->ctx->node_of;
+    for (int r = 0; r < e->size; r++)
+        e->node_size += node_of[r] == node_of[e->rank];
+    e->node_ranks = malloc((size_t)e->node_size * sizeof *e->node_ranks);
+    if (!e->node_ranks)
+        return wr_error_memory(err, (size_t)e->node_size * sizeof *e->node_ranks, "the ranks of this node");
+    for (int r = 0, n = 0; r < e->size; r++) {
+        if (node_of[r] != node_of[e->rank])
+            continue;
+        if (r == e->rank)
+            e->node_rank = n;
+        e->node_ranks[n++] = r;
+    }
+    return WEIR_OK;
+}
+
+static weir_status open_chosen(struct wr_engine *e, const struct wr_transport_choice *choice, weir_error *err)
+{
+    weir_status status = open_one(e, "self", err);
+    if (!status && choice->shm && e->node_size > 1)
+        status = open_one(e, "shm", err);
+    if (!status && choice->network[0])
+        status = open_one(e, choice->network, err);
+    return status;
+}
+
+static weir_status start_all(struct wr_engine *e, weir_error *err)
+{
+    weir_status status = wr_ctx_fence(e->ctx, err);
+    for (int i = 0; i < e->ntransports && !status; i++)
+        if (e->transport[i]->ops->start)
+            status = e->transport[i]->ops->start(e->transport[i], err);
+    return status;
+}
+
+static int waiter_progress(void *arg)
+{
+    return wr_engine_progress(arg);
+}
+
+static void waiter_release(void *arg)
+{
+    wr_engine_unlock(arg);
+}
+
+static void waiter_acquire(void *arg)
+{
+    wr_engine_lock(arg);
+}
+
+static weir_status create_waiter(struct wr_engine *e, weir_error *err)
+{
+    struct wr_waiter_params params = {.config = &e->ctx->config,
+                                      .transports = e->transport,
+                                      .ntransports = e->ntransports,
+                                      .node_size = e->node_size,
+                                      .progress = waiter_progress,
+                                      .release = waiter_release,
+                                      .acquire = waiter_acquire,
+                                      .arg = e};
+    return wr_waiter_create(&params, &e->waiter, err);
+}
+
+static weir_status allocate(struct wr_engine *e, uint32_t nsignals, weir_error *err)
+{
+    size_t n = (size_t)e->size;
+    e->route = malloc(n);
+    e->connected = calloc(n, 1);
+    e->lost = calloc(n, 1);
+    e->address = calloc(n, sizeof *e->address);
+    e->signals = calloc(nsignals, sizeof *e->signals);
+    e->nsignals = nsignals;
+    if (!e->route || !e->connected || !e->lost || !e->address || !e->signals)
+        return wr_error_memory(err, n * (3 + sizeof *e->address) + nsignals * sizeof *e->signals, "the engine's tables");
+    return WEIR_OK;
+}
+
+weir_status wr_engine_open(weir_ctx *ctx, uint32_t nsignals, struct wr_engine **engine, weir_error *err)
+{
+    struct wr_transport_choice choice;
+    struct wr_engine *e = calloc(1, sizeof *e);
+    if (!e)
+        return wr_error_memory(err, sizeof *e, "the engine");
+    e->ctx = ctx;
+    e->rank = ctx->rank;
+    e->size = ctx->size;
+    e->numa = -1;
+    pthread_mutex_init(&e->lock, NULL);
+    weir_status status = allocate(e, nsignals, err);
+    if (!status)
+        status = find_node(e, err);
+    if (!status)
+        status = wr_transport_choose(ctx, &choice, err);
+    if (status)
+        goto failed;
+    weir_error failure;
+    weir_status opened = open_chosen(e, &choice, &failure);
+    status = publish(e, opened ? &failure : NULL, err);
+    if (opened) { /* the others learn of it from the card */
+        wr_ctx_fence(ctx, NULL);
+        *err = failure;
+        status = opened;
+    }
+    if (!status)
+        status = start_all(e, err);
+    if (!status)
+        status = create_waiter(e, err);
+    if (status)
+        goto failed;
+    make_routes(e);
+    *engine = e;
+    return WEIR_OK;
+failed:
+    wr_engine_close(e);
+    return status;
+}
+
+/* ---- closing ---- */
+
+static void flush_done(struct wr_op *op, weir_status status)
+{
+    (void)status;
+    WR_CONTAINER_OF(op, struct wr_engine_flush, op)->done = true;
+}
+
+static bool flush_is_done(void *arg)
+{
+    return ((struct wr_engine_flush *)arg)->done;
+}
+
+/* What was sent must have left before the transport goes. */
+void wr_engine_drain(struct wr_engine *e)
+{
+    int64_t deadline = wr_deadline(e->ctx->config.boot_timeout);
+    struct wr_engine_flush flush[WR_ENGINE_TRANSPORTS];
+    for (int i = 0; i < e->ntransports && !e->nlost; i++) {
+        flush[i] = (struct wr_engine_flush){{flush_done}, false};
+        struct wr_transport *t = e->transport[i];
+        weir_status status;
+        weir_error err;
+        while ((status = t->ops->flush(t, -1, &flush[i].op, &err)) == WEIR_ERR_BUSY && !wr_deadline_passed(deadline))
+            wr_engine_progress(e);
+        if (status == WEIR_IN_PROGRESS && wr_engine_wait(e, flush_is_done, &flush[i], deadline, &err))
+            wr_warn(&e->ctx->log, TRANSPORT, "closing although operations have not ended: %s", err.message);
+    }
+}
+
+void wr_engine_close(struct wr_engine *e)
+{
+    if (!e)
+        return;
+    wr_waiter_destroy(e->waiter);
+    while (e->ntransports > 0) {
+        struct wr_transport *t = e->transport[--e->ntransports];
+        t->ops->close(t);
+    }
+    for (int i = 0; e->address && i < e->size; i++)
+        free(e->address[i]);
+    free(e->address);
+    free(e->route);
+    free(e->connected);
+    free(e->lost);
+    free(e->signals);
+    free(e->node_ranks);
+    pthread_mutex_destroy(&e->lock);
+    free(e);
+}

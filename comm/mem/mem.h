@@ -1,0 +1,84 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/*
+ * Memory that all ranks of a communicator know: allocated (mapped on the node, registered with the network) or registered by
+ * the user. Keys are exchanged once, when the memory is made.
+ *
+ * A handle that was freed stays readable for a while (as "stale"), so that its late use is an error and not a crash.
+ */
+#ifndef WR_MEM_H
+#define WR_MEM_H
+
+#include <weir/mem.h>
+
+#include "base/list.h"
+#include "base/pool.h"
+#include "comm/comm.h"
+
+struct wr_shm_segment;
+
+/* What a rank tells the others about its part; the keys follow, each as long as it says. */
+struct wr_mem_card {
+    uint64_t bytes;
+    uint32_t signal_base; /* first of its WEIR_SIGNALS slots */
+    uint32_t key_len[WR_ENGINE_TRANSPORTS]; /* of each transport of the engine, 0 for none */
+};
+
+/* What is kept of another rank's card. */
+struct wr_mem_peer {
+    uint64_t bytes;
+    uint32_t signal_base;
+    int segment_index; /* part of the node's segment, -1 when not mapped */
+    struct wr_rkey *rkey; /* imported when it is first needed */
+    uint32_t key_len;
+    unsigned char *key; /* of the transport that reaches the rank; NULL: none, staged */
+};
+
+struct weir_mem {
+    weir_comm *comm;
+    bool alive, user_owned, node_shared;
+    void *addr;
+    uint64_t bytes;
+    uint32_t signal_base;
+    struct wr_shm_segment *segment; /* of the node, when allocated there */
+    void *private_memory;           /* when allocated without a segment */
+    size_t private_bytes;
+    uint64_t mapped; /* bytes of others in this process */
+    struct wr_region *region[WR_ENGINE_TRANSPORTS]; /* by transport of the engine; NULL where refused or not needed */
+    uint64_t registered; /* bytes that were registered with the network */
+    struct wr_mem_peer *peer;
+    uint64_t outstanding; /* one-sided operations that were started and have not completed */
+    struct wr_list link;  /* in wr_mem_state.alive or .stale */
+};
+
+/* What the memory layer keeps for a context. */
+struct wr_mem_state {
+    struct wr_engine *engine;
+    struct wr_list alive, stale;
+    int nstale;
+    struct wr_list waiting; /* operations that found no room, in order */
+    struct wr_pool ops;
+    uint8_t *signal_used; /* by block of WEIR_SIGNALS slots */
+    uint32_t signal_blocks;
+    uint64_t allocated, mapped, registered, staging;
+    bool warned_memlock;
+};
+
+weir_status wr_mem_state_create(struct wr_engine *engine, struct wr_mem_state **state, weir_error *err);
+void wr_mem_state_destroy(struct wr_mem_state *state);
+
+/* Bytes of an operation's object, for the pool. */
+size_t wr_mem_op_size(void);
+
+/* Waits until all puts to `rank` (-1: to all) are visible there. With the lock held. */
+weir_status wr_mem_flush(struct weir_mem *mem, int rank, weir_error *err);
+
+/* For the engine: starts operations that wait for room, ends those whose rank is lost. */
+void wr_mem_progress(void *state);
+
+/* The registration on transport `t` that covers [addr, addr + len), for comm/p2p; NULL when there is none. */
+struct wr_region *wr_mem_find(void *state, struct wr_transport *t, const void *addr, uint64_t len, uint64_t *offset);
+
+/* The imported key of a rank's part on the transport that reaches it; NULL with `err` when there is none. */
+struct wr_rkey *wr_mem_rkey(struct weir_mem *mem, int rank, weir_error *err);
+
+#endif

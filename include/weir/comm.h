@@ -1,0 +1,104 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/**
+ * @file
+ * Communicators and requests.
+ */
+#ifndef WEIR_COMM_H
+#define WEIR_COMM_H
+
+#include <stddef.h>
+#include <stdint.h>
+
+#include <weir/status.h>
+#include <weir/context.h>
+
+#ifdef __cplusplus
+extern "C" {
+#endif
+
+/** An ordered set of ranks that communicate, opaque. */
+typedef struct weir_comm weir_comm;
+
+/**
+ * An operation that was started, opaque. Whoever starts an operation gets a request and completes it by weir_test(),
+ * weir_wait(), weir_waitall() or weir_waitany(), which free it and set the variable to NULL. The buffers of the operation
+ * belong to weir from the start until the request has completed, in success or in error.
+ */
+typedef struct weir_request weir_request;
+
+/**
+ * The communicator of all ranks of the job. The first call opens the transports.
+ *
+ * Collective in the first call; later calls only return it.
+ *
+ * @param ctx        a context
+ * @param[out] comm  owned by the context, valid until weir_finalize()
+ * @return ::WEIR_OK; ::WEIR_ERR_TRANSPORT when no transport reaches all ranks, with what was tried; ::WEIR_ERR_TIMEOUT,
+ *         ::WEIR_ERR_LAUNCHER, ::WEIR_ERR_NO_MEMORY
+ *
+ * Thread safety: safe from any thread, but it is one collective call a process.
+ */
+weir_status weir_comm_world(weir_ctx *ctx, weir_comm **comm);
+
+/** The context of a communicator. Thread safety: safe from any thread. */
+weir_ctx *weir_comm_ctx(const weir_comm *comm);
+
+/** The rank of this process in a communicator. Thread safety: safe from any thread. */
+int weir_comm_rank(const weir_comm *comm);
+
+/** The number of ranks in a communicator. Thread safety: safe from any thread. */
+int weir_comm_size(const weir_comm *comm);
+
+/** How bytes travel to a rank of a communicator: "self", "shm", "ofi", "ucx"; NULL when out of range. Thread safety: safe. */
+const char *weir_comm_transport(const weir_comm *comm, int rank);
+
+/** @name Requests @{ */
+
+/**
+ * Progresses all operations of the context and tells whether one has completed, without waiting.
+ *
+ * @param[in,out] request  a request, set to NULL when it has completed; NULL counts as complete
+ * @return ::WEIR_OK when it has completed well, ::WEIR_IN_PROGRESS when not yet, or the operation's error
+ *
+ * Thread safety: safe from any thread on different requests.
+ */
+weir_status weir_test(weir_request **request);
+
+/**
+ * Waits until an operation has completed. Spins for a short time, then lets other processes run, then sleeps.
+ *
+ * @param[in,out] request  a request, set to NULL; NULL counts as complete
+ * @return ::WEIR_OK or the operation's error; ::WEIR_ERR_PEER_LOST when the operation cannot complete because a rank is gone
+ *
+ * Thread safety: safe from any thread on different requests.
+ */
+weir_status weir_wait(weir_request **request);
+
+/**
+ * Waits until all of `n` operations have completed.
+ *
+ * @param[in,out] requests  n requests, each set to NULL
+ * @return ::WEIR_OK, or the first error in the order of the array
+ *
+ * Thread safety: safe from any thread on different requests.
+ */
+weir_status weir_waitall(size_t n, weir_request **requests);
+
+/**
+ * Waits until one of `n` operations has completed.
+ *
+ * @param[in,out] requests  n requests; NULL ones are passed over; the completed one is set to NULL
+ * @param[out] index        which one; n when all were NULL
+ * @return ::WEIR_OK or the completed operation's error
+ *
+ * Thread safety: safe from any thread on different requests.
+ */
+weir_status weir_waitany(size_t n, weir_request **requests, size_t *index);
+
+/** @} */
+
+#ifdef __cplusplus
+}
+#endif
+
+#endif

@@ -1,0 +1,23 @@
+#!/bin/bash
+# SPDX-License-Identifier: BSD-3-Clause
+# timeout: 240
+# The rules of the transports on each of them and each provider that opens here; ranks as processes and as threads.
+. "${top_srcdir:-.}/tests/multi/multi_lib.sh"
+t="$B/tests/multi/transport_conformance"
+run "self" "$t" -t self -n 1
+run "shm processes" "$t" -t shm -n 2 -b 64M
+run "shm threads" "$t" -t shm -n 4 -T
+run "shm eight" "$t" -t shm -n 8 -b 64K -r 20
+run "shm staged" env WEIR_SHM_CMA=off "$t" -t shm -n 3
+run "shm lifetimes" "$t" -t shm -n 2 -L 200
+for net in $(networks); do
+    run "$net processes" "$t" -t "$net" -n 2 -b 16M
+    run "$net threads" "$t" -t "$net" -n 3 -T -r 20
+    run "$net lifetimes" "$t" -t "$net" -n 2 -L 10
+done
+if networks | grep -q ofi; then
+    for provider in net 'tcp;ofi_rxm' 'udp;ofi_rxd' shm; do
+        run "ofi over $provider" env WEIR_OFI_PROVIDER="$provider" "$t" -t ofi -n 3 -b 1M -r 20
+    done
+fi
+finish

@@ -1,0 +1,15 @@
+#!/bin/bash
+# SPDX-License-Identifier: BSD-3-Clause
+# timeout: 120
+# Registered memory and one-sided operations: on the node, between virtual nodes, over each network.
+. "${top_srcdir:-.}/tests/multi/multi_lib.sh"
+t="$B/tests/multi/mem_test"
+for n in 1 2 4; do
+    run "$n ranks" "$weirrun" -n $n "$t"
+done
+run "staged copies" env WEIR_SHM_CMA=off "$weirrun" -n 2 "$t"
+for net in $(networks); do
+    run "$net between nodes" env WEIR_NETWORK=$net "$weirrun" -n 5 --nodes 2 --placement list:0,1,0,0,1 "$t"
+    run "$net alone" env WEIR_TRANSPORT=$net "$weirrun" -n 3 "$t"
+done
+finish
