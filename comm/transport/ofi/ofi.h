@@ -56,6 +56,7 @@ struct wr_ofi_quirks {
     bool stream;        /* writes, reads and sends of a pair are processed in the order in which they were posted */
     bool node_only;     /* reaches ranks of this node only */
     bool bad_writedata; /* remote CQ data is not right */
+    bool bad_inject;    /* fi_inject loses messages */
     size_t eager_put;   /* up to here a put_signal travels as a message */
 };
 

@@ -12,24 +12,23 @@
  * delivery completion. Names: "x" exactly, "*x" ends with, "x*" begins with; the first match counts.
  */
 static const struct wr_ofi_quirks wr_ofi_quirks_table[] = {
-    {"cxi", 90, false, false, false, 1024},
-    {"opx", 85, false, false, false, 2048},
-    {"psm3", 82, false, false, false, 2048},
-    {"psm2", 82, false, false, false, 2048},
-    {"efa", 80, false, false, false, 4096},
-    {"verbs;ofi_rxm", 70, true, false, false, 1024},
-    {"net", 34, true, false, false, 8192},
-    {"tcp", 32, true, false, false, 8192},
-    {"tcp;ofi_rxm", 20, true, false, false, 8192},
-    {"udp;ofi_rxd", 10, false, false, false, 4096},
-    {"shm", 5, false, true, false, 4096},
-    {"sockets", 0, false, false, true, 0},      /* its remote CQ data hangs, and it is no longer maintained */
-    {"net;ofi_rxm", 0, false, false, false, 0}, /* the same as net with a layer more */
-    {"*;ofi_mrail", 0, false, false, false, 0}, /* striping is done here */
-    {"off_coll*", 0, false, false, false, 0},
-    {"*;ofi_rxd", 12, false, false, false, 4096},
-    {"*;ofi_rxm", 40, true, false, false, 1024},
-    {"*", 50, false, false, false, 1024},
+    {"cxi", 90, .eager_put = 1024},
+    {"opx", 85, .eager_put = 2048},
+    {"psm3", 82, .eager_put = 2048},
+    {"psm2", 82, .eager_put = 2048},
+    {"efa", 80, .eager_put = 4096},
+    {"verbs;ofi_rxm", 70, .stream = true, .eager_put = 1024},
+    {"net", 34, .stream = true, .eager_put = 8192},
+    {"tcp", 32, .stream = true, .eager_put = 8192},
+    {"tcp;ofi_rxm", 20, .stream = true, .eager_put = 8192},
+    {"shm", 5, .node_only = true, .eager_put = 4096},
+    {.name = "sockets"}, /* its remote CQ data hangs, and it is no longer maintained */
+    {.name = "net;ofi_rxm"}, /* the same as net with a layer more */
+    {.name = "*;ofi_mrail"}, /* striping is done here */
+    {.name = "off_coll*"},
+    {"*;ofi_rxd", 10, .bad_inject = true, .eager_put = 4096},
+    {"*;ofi_rxm", 40, .stream = true, .eager_put = 1024},
+    {"*", 50, .eager_put = 1024},
 };
 
 static bool wr_ofi_name_matches(const char *pattern, const char *name)

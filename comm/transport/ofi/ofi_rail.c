@@ -52,7 +52,7 @@ static void wr_ofi_rail_limits(struct wr_ofi *ofi, struct wr_ofi_rail *rail)
         info->rx_attr->msg_order &= FI_ORDER_SAS;
     }
     rail->tx_max = (unsigned)WR_MIN(info->tx_attr->size ? info->tx_attr->size : 256, (size_t)1024);
-    rail->inject = info->tx_attr->inject_size;
+    rail->inject = ofi->quirks->bad_inject ? 0 : info->tx_attr->inject_size;
     rail->max_post = WR_MIN((uint64_t)info->ep_attr->max_msg_size, (uint64_t)WR_OFI_CHUNK_MAX);
 }
 
