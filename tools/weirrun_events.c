@@ -107,7 +107,7 @@ static void rank_exited(struct wr_run *run, int64_t rank, uint32_t code)
     else if (code == 0 && !r->joined)
         wr_str_append(what, sizeof what, " without calling weir_init");
     if (!r->finalized)
-        tell_others(run, rank, what); /* does nothing when nobody has joined, as with plain programs */
+        tell_others(run, rank, strncmp(what, "was ", 4) ? what : what + 4); /* nothing to plain programs */
     if (code >= WR_EXIT_SIGNALED)
         rank_failed(run, rank, 128 + (int)code - WR_EXIT_SIGNALED, what);
     else if (code || no_farewell)

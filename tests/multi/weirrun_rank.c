@@ -28,6 +28,7 @@ int main(int argc, char **argv)
     if (argc < 4)
         return 99;
     int number = atoi(argv[3]);
+    signal(SIGTERM, SIG_IGN); /* to see what the library says when another rank is lost */
     weir_init_options options = WEIR_INIT_OPTIONS_INIT;
     weir_error error;
     options.error = &error;
@@ -36,10 +37,11 @@ int main(int argc, char **argv)
         return 98;
     }
     int rank = weir_rank(ctx);
-    signal(SIGTERM, SIG_IGN); /* to see what the library says when another rank is lost */
+    weir_status status = weir_boot_barrier(ctx); /* all have joined */
     if (rank == atoi(argv[1]))
         misbehave(ctx, argv[2], number);
-    weir_status status = weir_boot_barrier(ctx);
+    if (!status)
+        status = weir_boot_barrier(ctx);
     if (status) {
         const weir_error *err = weir_last_error(ctx);
         printf("rank %d: %s: %s\n", rank, weir_status_name(status), err->message);
