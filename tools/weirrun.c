@@ -22,14 +22,12 @@ static int complain(const weir_error *err)
 }
 
 /* Finds out now what every rank would complain about. */
-static weir_status check_placement(const struct wr_config *config, const struct wr_run_options *o,
-                                   weir_error *err)
+static weir_status check_placement(const struct wr_config *config, const struct wr_run_options *o, weir_error *err)
 {
     if (config->nodes == 0)
-        return o->placement && !o->nodes
-                   ? wr_error_set(err, WEIR_ERR_INVALID, "give the number of nodes with --nodes",
-                                  "--placement %s needs --nodes", o->placement)
-                   : WEIR_OK;
+        return o->placement && !o->nodes ? wr_error_set(err, WEIR_ERR_INVALID, "give the number of nodes with --nodes",
+                                                        "--placement %s needs --nodes", o->placement)
+                                         : WEIR_OK;
     int *node_of = calloc((size_t)o->size, sizeof *node_of);
     if (!node_of)
         return wr_error_memory(err, (size_t)o->size * sizeof *node_of, "the placement");
@@ -46,8 +44,7 @@ static weir_status load_config(const struct wr_run_options *o, struct wr_config 
     int n = 0;
     wr_buf_printf(&nodes, "NODES=%s", o->nodes ? o->nodes : "");
     wr_buf_printf(&placement, "PLACEMENT=%s", o->placement ? o->placement : "");
-    weir_status status =
-        nodes.failed || placement.failed ? wr_error_memory(err, 64, "the configuration") : WEIR_OK;
+    weir_status status = nodes.failed || placement.failed ? wr_error_memory(err, 64, "the configuration") : WEIR_OK;
     if (o->nodes)
         overrides[n++] = nodes.data;
     if (o->placement)
@@ -59,8 +56,7 @@ static weir_status load_config(const struct wr_run_options *o, struct wr_config 
     return status;
 }
 
-static weir_status run(struct wr_run_options *o, const struct wr_inherited *inherited, int *exit_code,
-                       weir_error *err)
+static weir_status run(struct wr_run_options *o, const struct wr_inherited *inherited, int *exit_code, weir_error *err)
 {
     struct wr_config config;
     struct wr_log log;

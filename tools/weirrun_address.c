@@ -69,8 +69,7 @@ weir_status wr_run_address(const struct wr_run_options *o, char *address, size_t
             wr_str_copy(address, size, o->iface);
         else if (!interface_address(o->iface, address, size))
             return wr_error_set(err, WEIR_ERR_INVALID, "ip address lists what there is",
-                                "--iface %s is neither a numeric address nor an interface that is up",
-                                o->iface);
+                                "--iface %s is neither a numeric address nor an interface that is up", o->iface);
         return WEIR_OK;
     }
     for (int i = 0; i < o->nhosts; i++)
@@ -78,7 +77,6 @@ weir_status wr_run_address(const struct wr_run_options *o, char *address, size_t
             return WEIR_OK;
     if (interface_address(NULL, address, size))
         return WEIR_OK;
-    return wr_error_set(err, WEIR_ERR_NOT_FOUND,
-                        "give the address that the other hosts can reach with --iface",
+    return wr_error_set(err, WEIR_ERR_NOT_FOUND, "give the address that the other hosts can reach with --iface",
                         "this host has no network interface that is up");
 }

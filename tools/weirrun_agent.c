@@ -65,7 +65,10 @@ static void end_ranks(struct wr_agent *a, int sig)
     a->ending = true;
     a->kill_at = wr_deadline(a->order.grace_ns);
     signal_ranks(a, sig);
-    signal_ranks(a, SIGCONT); /* a stopped one could not react */
+    /* A stopped one could not react. Others get no SIGCONT, which would confuse who traces them (sanitizers do). */
+    for (int64_t i = 0; i < a->order.count && a->ranks; i++)
+        if (a->ranks[i].pid > 0 && wr_process_is_stopped(a->ranks[i].pid))
+            kill(-a->ranks[i].pid, SIGCONT);
 }
 
 static void rank_ended(struct wr_agent *a, int64_t local, int status)
@@ -229,8 +232,7 @@ static void wait_for_something(struct wr_agent *a)
         {.fd = a->signals, .events = POLLIN},
         {.fd = a->credit > 0 && a->open_streams ? a->pipes : -1, .events = POLLIN},
         {.fd = a->failures, .events = POLLIN},
-        {.fd = a->input,
-         .events = wr_queue_len(&a->input_data) ? POLLOUT : 0}, /* and POLLERR: rank 0 closed it */
+        {.fd = a->input, .events = wr_queue_len(&a->input_data) ? POLLOUT : 0}, /* and POLLERR: rank 0 closed it */
     };
     if (poll(fds, WR_ARRAY_SIZE(fds), wr_deadline_poll_ms(deadline)) < 0)
         return;

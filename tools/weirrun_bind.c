@@ -66,8 +66,7 @@ static weir_status load(struct wr_binding *b, enum wr_bind bind, weir_error *err
         return wr_error_memory(err, sizeof allowed, "the binding");
     if (hwloc_get_cpubind(b->topology, allowed, HWLOC_CPUBIND_PROCESS) || hwloc_bitmap_iszero(allowed))
         hwloc_bitmap_copy(allowed, hwloc_topology_get_allowed_cpuset(b->topology));
-    weir_status status =
-        collect_sets(b, bind == WR_BIND_NUMA ? HWLOC_OBJ_NUMANODE : HWLOC_OBJ_CORE, allowed, err);
+    weir_status status = collect_sets(b, bind == WR_BIND_NUMA ? HWLOC_OBJ_NUMANODE : HWLOC_OBJ_CORE, allowed, err);
     if (!status && b->nsets == 0) { /* virtual machines without cores listed */
         free(b->sets);
         b->sets = NULL;
@@ -75,8 +74,7 @@ static weir_status load(struct wr_binding *b, enum wr_bind bind, weir_error *err
     }
     hwloc_bitmap_free(allowed);
     if (!status && b->nsets == 0)
-        status =
-            wr_error_set(err, WEIR_ERR_SYSTEM, "run with --bind none", "hwloc lists no core of this host");
+        status = wr_error_set(err, WEIR_ERR_SYSTEM, "run with --bind none", "hwloc lists no core of this host");
     return status;
 }
 

@@ -30,8 +30,7 @@ static const char *describe_exit(uint32_t code, char *buf, size_t size)
 {
     char name[32];
     if (code >= WR_EXIT_SIGNALED)
-        snprintf(buf, size, "was killed by %s",
-                 wr_signal_name((int)code - WR_EXIT_SIGNALED, name, sizeof name));
+        snprintf(buf, size, "was killed by %s", wr_signal_name((int)code - WR_EXIT_SIGNALED, name, sizeof name));
     else
         snprintf(buf, size, "exited with code %u", code);
     return buf;
@@ -40,8 +39,7 @@ static const char *describe_exit(uint32_t code, char *buf, size_t size)
 static struct wr_host *host_of(struct wr_run *run, int64_t rank)
 {
     for (int i = 0; i < run->o->nhosts; i++)
-        if (rank >= run->hosts[i].given->first &&
-            rank < run->hosts[i].given->first + run->hosts[i].given->count)
+        if (rank >= run->hosts[i].given->first && rank < run->hosts[i].given->first + run->hosts[i].given->count)
             return &run->hosts[i];
     return &run->hosts[0];
 }
@@ -278,11 +276,9 @@ static void tell_of_lost_connections(struct wr_run *run)
 void wr_run_server_events(struct wr_run *run)
 {
     tell_of_lost_connections(run);
-    if (!run->abort_pending || run->state != WR_RUN_RUNNING || run->abort_rank < 0 ||
-        run->abort_rank >= run->o->size)
+    if (!run->abort_pending || run->state != WR_RUN_RUNNING || run->abort_rank < 0 || run->abort_rank >= run->o->size)
         return;
     const char *message = run->abort_message;
-    wr_run_fail(run, run->abort_code, "rank %d on host %s called weir_abort with code %d%s%s",
-                run->abort_rank, host_of(run, run->abort_rank)->name, run->abort_code, *message ? ": " : "",
-                message);
+    wr_run_fail(run, run->abort_code, "rank %d on host %s called weir_abort with code %d%s%s", run->abort_rank,
+                host_of(run, run->abort_rank)->name, run->abort_code, *message ? ": " : "", message);
 }

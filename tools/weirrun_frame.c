@@ -75,8 +75,7 @@ void wr_channel_close(struct wr_channel *ch)
     wr_queue_free(&ch->tx);
 }
 
-void wr_channel_send(struct wr_channel *ch, enum wr_frame_type type, uint32_t arg, const void *data,
-                     size_t len)
+void wr_channel_send(struct wr_channel *ch, enum wr_frame_type type, uint32_t arg, const void *data, size_t len)
 {
     unsigned char header[WR_FRAME_HEADER];
     if (ch->gone || ch->mute)

@@ -87,8 +87,7 @@ void wr_channel_open(struct wr_channel *ch, int in, int out);
 /* Closes the descriptors and frees what is queued. */
 void wr_channel_close(struct wr_channel *ch);
 /* Queues a frame; call wr_channel_flush() afterwards. */
-void wr_channel_send(struct wr_channel *ch, enum wr_frame_type type, uint32_t arg, const void *data,
-                     size_t len);
+void wr_channel_send(struct wr_channel *ch, enum wr_frame_type type, uint32_t arg, const void *data, size_t len);
 /* Writes and reads what is possible without blocking; may set `mute` or `gone`. */
 void wr_channel_flush(struct wr_channel *ch);
 void wr_channel_fill(struct wr_channel *ch);

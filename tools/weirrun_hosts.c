@@ -23,8 +23,7 @@ enum { HELLO_MAX = 1 << 20 };
 
 static weir_status host_failed(weir_error *err, const struct wr_host *host)
 {
-    return wr_error_errno(err, WEIR_ERR_SYSTEM, errno, NULL, "cannot start a process for host %s",
-                          host->name);
+    return wr_error_errno(err, WEIR_ERR_SYSTEM, errno, NULL, "cannot start a process for host %s", host->name);
 }
 
 weir_status wr_hosts_start_local(struct wr_run *run, weir_error *err)
@@ -272,11 +271,10 @@ static bool take_hello(struct wr_run *run, struct wr_host *host)
     const char *theirs = at + sizeof hello - 1;
     size_t n = (size_t)(newline - theirs);
     if (n != sizeof version - 1 || memcmp(theirs, version, n)) {
-        wr_run_fail(
-            run, 1,
-            "host %s has weirrun %.*s, and this is %s: install the same version, or give its path with "
-            "--agent-path",
-            host->name, (int)WR_MIN(n, (size_t)40), theirs, version);
+        wr_run_fail(run, 1,
+                    "host %s has weirrun %.*s, and this is %s: install the same version, or give its path with "
+                    "--agent-path",
+                    host->name, (int)WR_MIN(n, (size_t)40), theirs, version);
         wr_host_close(host);
         return false;
     }

@@ -134,8 +134,8 @@ static void fill_poll(const struct wr_run *run, struct pollfd *fds)
         const struct wr_host *host = &run->hosts[i];
         bool open = host->state == WR_HOST_STARTING || host->state == WR_HOST_RUNNING;
         bool writing = open && !host->ch.mute && wr_queue_len(&host->ch.tx);
-        fds[POLL_HOSTS + i] = (struct pollfd){.fd = open ? host->ch.in : -1,
-                                              .events = (short)(POLLIN | (writing ? POLLOUT : 0))};
+        fds[POLL_HOSTS + i] =
+            (struct pollfd){.fd = open ? host->ch.in : -1, .events = (short)(POLLIN | (writing ? POLLOUT : 0))};
     }
 }
 
@@ -177,14 +177,12 @@ static void check_time(struct wr_run *run)
         run->start_by = WR_TIME_INF;
         for (int i = 0; i < run->o->nhosts; i++)
             if (run->hosts[i].state == WR_HOST_STARTING) {
-                wr_run_fail(run, 1, "host %s did not answer within the time of WEIR_BOOT_TIMEOUT",
-                            run->hosts[i].name);
+                wr_run_fail(run, 1, "host %s did not answer within the time of WEIR_BOOT_TIMEOUT", run->hosts[i].name);
                 break;
             }
     }
     if (wr_deadline_passed(run->backstop_at) && output_left(run))
-        run->backstop_at =
-            wr_deadline(BACKSTOP_NS); /* agents wait for who reads the output, and that is all right */
+        run->backstop_at = wr_deadline(BACKSTOP_NS); /* agents wait for who reads the output, and that is all right */
     if (wr_deadline_passed(run->backstop_at)) {
         run->backstop_at = WR_TIME_INF;
         for (int i = 0; i < run->o->nhosts; i++)

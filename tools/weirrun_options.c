@@ -79,8 +79,8 @@ static const struct option long_options[] = {
 
 static weir_status bad(weir_error *err, const char *option, const char *value, const char *allowed)
 {
-    return wr_error_set(err, WEIR_ERR_INVALID, "see weirrun --help", "%s %s is not valid: it must be %s",
-                        option, value, allowed);
+    return wr_error_set(err, WEIR_ERR_INVALID, "see weirrun --help", "%s %s is not valid: it must be %s", option, value,
+                        allowed);
 }
 
 /* The index of a word in a NULL-terminated list, or -1. */
@@ -107,8 +107,8 @@ static bool is_this_host(const char *name)
     char own[256] = "";
     gethostname(own, sizeof own - 1);
     size_t plain = strcspn(own, ".");
-    return !strcmp(name, "localhost") || !strcmp(name, "127.0.0.1") || !strcmp(name, "::1") ||
-           !strcmp(name, own) || (strlen(name) == plain && !strncmp(name, own, plain));
+    return !strcmp(name, "localhost") || !strcmp(name, "127.0.0.1") || !strcmp(name, "::1") || !strcmp(name, own) ||
+           (strlen(name) == plain && !strncmp(name, own, plain));
 }
 
 /* Adds slots to a host; a new name makes a new host. There is room. */
@@ -167,8 +167,7 @@ weir_status wr_run_options_spread(struct wr_run_options *o, weir_error *err)
         o->size = slots;
     if (o->size > slots)
         return wr_error_set(err, WEIR_ERR_INVALID, "give more slots, as in --host h1:4,h2:4",
-                            "%lld ranks do not fit: --host gives %lld slots", (long long)o->size,
-                            (long long)slots);
+                            "%lld ranks do not fit: --host gives %lld slots", (long long)o->size, (long long)slots);
     if (o->size > RANKS_MAX)
         return wr_error_set(err, WEIR_ERR_INVALID, NULL, "--host gives more than %d slots", RANKS_MAX);
     for (int i = 0; i < o->nhosts; i++) {
@@ -294,14 +293,12 @@ weir_status wr_run_options_parse(struct wr_run_options *o, int argc, char **argv
     for (int id; !status && (id = getopt_long(argc, argv, "+:n:hV", long_options, NULL)) != -1;) {
         const char *given = argv[optind - 1];
         if (id == '?' && optopt > 0 && optopt < 256)
-            return wr_error_set(err, WEIR_ERR_INVALID, "see weirrun --help", "there is no option -%c",
-                                optopt);
+            return wr_error_set(err, WEIR_ERR_INVALID, "see weirrun --help", "there is no option -%c", optopt);
         if (id == '?')
             return wr_error_set(err, WEIR_ERR_INVALID, "see weirrun --help",
                                 "there is no option %s, or it takes no value", given);
         if (id == ':')
-            return wr_error_set(err, WEIR_ERR_INVALID, "see weirrun --help", "option %s needs a value",
-                                given);
+            return wr_error_set(err, WEIR_ERR_INVALID, "see weirrun --help", "option %s needs a value", given);
         status = set_option(o, id, optarg, err);
         if (o->help || o->version || o->agent)
             return status;

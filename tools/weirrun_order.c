@@ -7,14 +7,14 @@
 #include "base/error.h"
 
 /* The numbers, in the order in which they are sent. */
-#define ORDER_NUMBERS(X) \
-    X(size)              \
-    X(first)             \
-    X(count)             \
-    X(node)              \
-    X(bind)              \
-    X(tag_output)        \
-    X(whole_lines)       \
+#define ORDER_NUMBERS(X)                                                                                               \
+    X(size)                                                                                                            \
+    X(first)                                                                                                           \
+    X(count)                                                                                                           \
+    X(node)                                                                                                            \
+    X(bind)                                                                                                            \
+    X(tag_output)                                                                                                      \
+    X(whole_lines)                                                                                                     \
     X(grace_ns)
 
 static void pack_text(struct wr_buf *buf, const char *text)

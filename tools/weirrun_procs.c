@@ -83,8 +83,8 @@ bool wr_children_exist(void)
     return !waitid(P_ALL, 0, &info, WEXITED | WNOHANG | WNOWAIT);
 }
 
-/* The parent of a process and whether it still runs, from /proc; -1 when it is gone. */
-static pid_t parent_of(const char *pid, bool *running)
+/* The parent of a process and its state's letter, from /proc; -1 when it is gone. */
+static pid_t look_at(const char *pid, char *state)
 {
     char path[64], text[512];
     snprintf(path, sizeof path, "/proc/%.20s/stat", pid);
@@ -98,12 +98,15 @@ static pid_t parent_of(const char *pid, bool *running)
     text[n] = '\0';
     /* "pid (name) state parent ...", where the name may hold anything */
     const char *p = strrchr(text, ')');
-    char state;
     int parent;
-    if (!p || sscanf(p + 1, " %c %d", &state, &parent) != 2)
-        return -1;
-    *running = state != 'Z' && state != 'X';
-    return parent;
+    return p && sscanf(p + 1, " %c %d", state, &parent) == 2 ? parent : -1;
+}
+
+bool wr_process_is_stopped(pid_t pid)
+{
+    char text[24], state;
+    snprintf(text, sizeof text, "%d", (int)pid);
+    return look_at(text, &state) >= 0 && state == 'T';
 }
 
 int wr_children_kill(void)
@@ -113,9 +116,9 @@ int wr_children_kill(void)
     if (!dir)
         return 0;
     for (struct dirent *entry; (entry = readdir(dir));) {
-        bool running = false;
-        if (!isdigit((unsigned char)entry->d_name[0]) || parent_of(entry->d_name, &running) != getpid() ||
-            !running)
+        char state;
+        if (!isdigit((unsigned char)entry->d_name[0]) || look_at(entry->d_name, &state) != getpid() || state == 'Z' ||
+            state == 'X')
             continue;
         pid_t pid = (pid_t)atoi(entry->d_name);
         if (!kill(pid, SIGKILL))

@@ -42,6 +42,9 @@ int wr_children_kill(void);
 /* Kills and reaps all children and what they hand over; gives up after a second. */
 void wr_children_end_all(void);
 
+/* Whether a process was stopped by a signal. */
+bool wr_process_is_stopped(pid_t pid);
+
 /* "SIGTERM" and the like, or "signal 42"; returns buf. */
 const char *wr_signal_name(int sig, char *buf, size_t size);
 

@@ -181,8 +181,7 @@ void wr_agent_read_failures(struct wr_agent *a)
                 snprintf(what, sizeof what, "%s",
                          f.step == STEP_BIND ? "cannot be bound to its cores"
                                              : "its standard streams cannot be set up");
-            report_errno(a, (uint32_t)f.rank, f.errnum == ENOENT || f.errnum == ENOTDIR ? 127 : 126, f.errnum,
-                         what);
+            report_errno(a, (uint32_t)f.rank, f.errnum == ENOENT || f.errnum == ENOTDIR ? 127 : 126, f.errnum, what);
         } else if (n == 0) { /* all children have become the program, or ended */
             close(a->failures);
             a->failures = -1;

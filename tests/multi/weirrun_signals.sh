@@ -63,14 +63,16 @@ state_is() {
         [ "$(sed 's/.*) //' "/proc/$p/stat" | cut -c 1)" = "$1" ] || return 1
     done
 }
-start "echo up; exec sleep $mark"
+start "echo up; exec sleep $mark" --grace 1h
 until_true 20 sleepers_are 2
 kill -TSTP $pid
 until_true 20 state_is T || fail "SIGTSTP did not stop the ranks"
 kill -CONT $pid
 until_true 20 state_is S || fail "SIGCONT did not continue the ranks"
+pkill -STOP -f "^sleep $mark"
+until_true 20 state_is T
 kill -TERM $pid
-ends_with 143 "after stop and continue"
+ends_with 143 "the end of stopped ranks"
 
 # a signal that was ignored at the start stays so
 nohup "$W" -n 1 bash -c 'echo up; sleep 1; echo on' >"$dir/out" 2>"$dir/err" </dev/null &
