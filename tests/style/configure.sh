@@ -2,7 +2,7 @@
 # SPDX-License-Identifier: BSD-3-Clause
 # What configure promises: --with-X=DIR takes X from there, --without-X leaves it out, the table says what that costs,
 # and only without hwloc, or without libfabric and UCX both, does it stop, with one sentence.
-# timeout: 180
+# timeout: 600
 set -u
 for tool in pkg-config gcc; do
     command -v $tool >/dev/null || { echo "missing: $tool"; exit 77; }
@@ -109,7 +109,7 @@ says elsewhere "^  Open MPI +yes +$tmp/mpi/bin/mpicc"
 for flag in "-L$tmp/fab/lib" "-Wl,-rpath,$tmp/fab/lib" "-L$tmp/ucx/lib" "-Wl,-rpath,$tmp/pmi2/lib"; do
     grep '^WEIR_DEP_LIBS' "$tmp/elsewhere/Makefile" | grep -qF -e "$flag" || complain "elsewhere: $flag is not in the link line"
 done
-for name in hwloc libfabric ucx pmix openblas jansson cmocka openmpi mpich; do
+for name in hwloc ucx openmpi; do # one macro makes all of the first kind, one the MPIs
     stops "empty-$name" "with-$name was asked for but" --with-$name="$tmp/empty"
 done
 [ $fail -ne 0 ] || echo "all of configure's promises held"
