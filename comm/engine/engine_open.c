@@ -242,7 +242,11 @@ static weir_status create_waiter(struct wr_engine *e, weir_error *err)
                                       .release = waiter_release,
                                       .acquire = waiter_acquire,
                                       .arg = e};
-    return wr_waiter_create(&params, &e->waiter, err);
+    weir_status status = wr_waiter_create(&params, &e->waiter, err);
+    int launcher = wr_ctx_event_fd(e->ctx);
+    if (!status && launcher >= 0)
+        status = wr_waiter_add(e->waiter, launcher, err);
+    return status;
 }
 
 static weir_status allocate(struct wr_engine *e, uint32_t nsignals, weir_error *err)

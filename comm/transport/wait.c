@@ -137,6 +137,15 @@ weir_status wr_waiter_create(const struct wr_waiter_params *params, struct wr_wa
     return WEIR_OK;
 }
 
+weir_status wr_waiter_add(struct wr_waiter *w, int fd, weir_error *err)
+{
+    struct epoll_event ev = {.events = EPOLLIN};
+    if (epoll_ctl(w->events, EPOLL_CTL_ADD, fd, &ev))
+        return wr_error_errno(err, WEIR_ERR_SYSTEM, errno, NULL, "cannot wait for descriptor %d", fd);
+    w->alone = NULL; /* all descriptors are in the set */
+    return WEIR_OK;
+}
+
 void wr_waiter_destroy(struct wr_waiter *w)
 {
     if (!w)
