@@ -33,8 +33,9 @@
     X(TEXT, placement, PLACEMENT, "block", "block|cyclic|random[:SEED]|list:N,N,...", USER,                            \
       "how ranks are placed on virtual nodes: block, cyclic, random, or the node of each rank")                        \
     X(TEXT, topology_file, TOPOLOGY_FILE, "", "path", USER,                                                            \
-      "switches of the network, in the syntax of Slurm's topology.conf")                                               \
-    X(TEXT, hwloc_xml, HWLOC_XML, "", "path", USER, "describe this host from a file written by lstopo instead of asking it") \
+      "switches of the network, in the syntax of Slurm's topology.conf; virtual nodes may stand in it as node0, node1")  \
+    X(TEXT, hwloc_xml, HWLOC_XML, "", "path", USER,                                                                    \
+      "describe this host from a file of lstopo instead of asking it; ranks take another machine's cores in turn")     \
     X(TEXT, hwloc_synthetic, HWLOC_SYNTHETIC, "", "hwloc synthetic string", USER,                                      \
       "describe this host by a synthetic description, e.g. 'package:2 numa:4 l3:2 core:8 pu:1'")                       \
     X(TIME, spin, SPIN, "50us", "", USER,                                                                              \

@@ -83,8 +83,8 @@ static bool read_rank(struct builder *b, struct wr_reader *reader, int node, siz
     size_t len;
     const void *cpus = wr_get_blob(reader, &len);
     unsigned npus;
-    if (reader->bad || rank >= (uint64_t)topo->nranks || topo->node_of[rank] >= 0 || place.pid_namespace >= nnamespaces ||
-        !wr_cpus_check(cpus, len, &npus))
+    if (reader->bad || rank >= (uint64_t)topo->nranks || topo->node_of[rank] >= 0 ||
+        place.pid_namespace >= nnamespaces || !wr_cpus_check(cpus, len, &npus))
         return false;
     if (topo->cpus.len + len + 10 >= WR_NO_CPUS) {
         b->no_memory = true;
@@ -188,7 +188,8 @@ static weir_status read_cards(struct builder *b, const struct wr_card *cards, si
  * Looks up every node in the topology file: by the name of its host, and a virtual node whose host is not there as node0,
  * node1, ..., so that a network of many switches can be tried on one machine.
  */
-static weir_status place_nodes(struct builder *b, const struct wr_config *config, const struct wr_log *log, weir_error *err)
+static weir_status place_nodes(struct builder *b, const struct wr_config *config, const struct wr_log *log,
+                               weir_error *err)
 {
     weir_topo *topo = b->topo;
     struct wr_topology_file file;
@@ -209,8 +210,8 @@ static weir_status place_nodes(struct builder *b, const struct wr_config *config
     }
     wr_topology_file_free(&file);
     if (!status && missing)
-        wr_warn(log, TOPO, "%s does not tell where %d of %d nodes are connected, the first being %s", config->topology_file,
-                missing, topo->nnodes, topo->strings.data + topo->nodes[example].host);
+        wr_warn(log, TOPO, "%s does not tell where %d of %d nodes are connected, the first being %s",
+                config->topology_file, missing, topo->nnodes, topo->strings.data + topo->nodes[example].host);
     return status;
 }
 

@@ -11,7 +11,8 @@
 #include "topo/card.h"
 #include "topo/tree.h"
 
-#define ADVICE "write levels from the outermost to the innermost, e.g. 'switch:2 node:4 package:2 numa:2 cache:2 core:8'"
+#define ADVICE                                                                                                         \
+    "write levels from the outermost to the innermost, e.g. 'switch:2 node:4 package:2 numa:2 cache:2 core:8'"
 
 enum kind { KIND_GROUP, KIND_SWITCH, KIND_NODE, KIND_PACKAGE, KIND_NUMA, KIND_CACHE, KIND_CORE, NKINDS };
 static const char *const words[NKINDS] = {"group", "switch", "node", "package", "numa", "cache", "core"};
@@ -21,10 +22,10 @@ enum { RANKS_MAX = 1 << 24 };
 struct plan {
     int64_t nranks;
     int64_t nnodes;
-    int nswitches;                             /* levels above the nodes */
+    int nswitches;                              /* levels above the nodes */
     enum kind switch_kind[WR_SWITCH_DEPTH_MAX]; /* outermost first */
-    int64_t switch_count[WR_SWITCH_DEPTH_MAX]; /* children of each above */
-    int64_t count[NKINDS];                     /* inside a node: children of the level above; 0 when not given */
+    int64_t switch_count[WR_SWITCH_DEPTH_MAX];  /* children of each above */
+    int64_t count[NKINDS];                      /* inside a node: children of the level above; 0 when not given */
 };
 
 static weir_status add_level(struct plan *plan, enum kind kind, int64_t count, weir_error *err)
@@ -169,7 +170,8 @@ weir_status weir_topo_create(const char *spec, weir_topo **topo, weir_error *err
     struct plan plan;
     struct wr_switches switches = {.cap = 0};
     if (!spec || !topo)
-        return wr_error_set(error, WEIR_ERR_INVALID, ADVICE, "weir_topo_create needs a description and a place for the result");
+        return wr_error_set(error, WEIR_ERR_INVALID, ADVICE,
+                            "weir_topo_create needs a description and a place for the result");
     weir_status status = parse_spec(&plan, spec, error);
     if (status)
         return status;

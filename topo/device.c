@@ -31,7 +31,8 @@ static uint64_t bus_number(const struct wr_device *device)
 {
     if (!(device->flags & WR_DEVICE_BUS))
         return UINT64_MAX;
-    return (uint64_t)device->domain << 24 | (uint64_t)device->bus << 16 | (uint64_t)device->slot << 8 | device->function;
+    return (uint64_t)device->domain << 24 | (uint64_t)device->bus << 16 | (uint64_t)device->slot << 8 |
+           device->function;
 }
 
 static int compare_devices(const void *a, const void *b)

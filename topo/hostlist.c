@@ -97,7 +97,8 @@ static const char *expand(struct expansion *x, size_t used, int depth, const cha
     return x->visit(x->arg, x->name, used) ? NULL : "";
 }
 
-const char *wr_hostlist_each(const char *text, size_t len, bool (*visit)(void *arg, const char *name, size_t len), void *arg)
+const char *wr_hostlist_each(const char *text, size_t len, bool (*visit)(void *arg, const char *name, size_t len),
+                             void *arg)
 {
     struct expansion x = {.visit = visit, .arg = arg};
     const char *end = text + len, *fault = NULL;

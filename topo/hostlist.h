@@ -17,6 +17,7 @@ enum {
  * Returns NULL when all names were visited, otherwise a phrase about the fault (a constant string); when `visit`
  * returned false, the empty string. The text may hold anything; it need not be terminated.
  */
-const char *wr_hostlist_each(const char *text, size_t len, bool (*visit)(void *arg, const char *name, size_t len), void *arg);
+const char *wr_hostlist_each(const char *text, size_t len, bool (*visit)(void *arg, const char *name, size_t len),
+                             void *arg);
 
 #endif

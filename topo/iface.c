@@ -17,9 +17,9 @@
 
 bool wr_iface_name_is_virtual(const char *name)
 {
-    static const char *const prefixes[] = {"docker", "veth", "virbr", "br-",  "vnet", "cni",  "flannel", "cali",
-                                           "tunl",   "tun",  "tap",   "lxc",  "lxd",  "vmnet", "vxlan",   "podman",
-                                           "dummy",  "ifb",  "sit",   "gre",  "wg",   "ovs",  "kube"};
+    static const char *const prefixes[] = {"docker", "veth", "virbr", "br-", "vnet", "cni",   "flannel", "cali",
+                                           "tunl",   "tun",  "tap",   "lxc", "lxd",  "vmnet", "vxlan",   "podman",
+                                           "dummy",  "ifb",  "sit",   "gre", "wg",   "ovs",   "kube"};
     for (size_t i = 0; i < WR_ARRAY_SIZE(prefixes); i++)
         if (!strncmp(name, prefixes[i], strlen(prefixes[i])))
             return true;

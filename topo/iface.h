@@ -12,10 +12,10 @@
 
 struct wr_iface {
     char name[IF_NAMESIZE];
-    char mac[24];        /* hardware address "aa:bb:..." in lower case, at most 6 bytes; "" when it has none */
-    bool loopback, up;   /* up: enabled and with a carrier */
-    bool has_address;    /* an IPv4 or a global IPv6 address */
-    uint32_t mbit_s;     /* 0 when unknown */
+    char mac[24];      /* hardware address "aa:bb:..." in lower case, at most 6 bytes; "" when it has none */
+    bool loopback, up; /* up: enabled and with a carrier */
+    bool has_address;  /* an IPv4 or a global IPv6 address */
+    uint32_t mbit_s;   /* 0 when unknown */
 };
 
 struct wr_iface_list {

@@ -27,7 +27,7 @@ struct maker {
     struct slot {
         uint64_t key;
         int32_t group; /* -1: free */
-    } *slots;
+    } * slots;
     size_t nslots;
     struct wr_level kept[LEVELS_MAX]; /* outermost first */
     int nkept;

@@ -39,7 +39,7 @@ static weir_status load(struct wr_machine *machine, const struct wr_config *conf
     weir_status status = choose_source(machine, config, err);
     if (status)
         return status;
-    /* disallowed: other ranks may have been given threads that this one may not use */
+        /* disallowed: other ranks may have been given threads that this one may not use */
 #if HWLOC_API_VERSION >= 0x00020100
     hwloc_topology_set_flags(topology, HWLOC_TOPOLOGY_FLAG_INCLUDE_DISALLOWED);
 #else

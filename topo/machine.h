@@ -21,8 +21,8 @@
 
 struct wr_machine {
     hwloc_topology_t topology;
-    bool recorded;  /* not asked from this host's kernel */
-    bool imagined;  /* bindings of this host mean nothing on it */
+    bool recorded;   /* not asked from this host's kernel */
+    bool imagined;   /* bindings of this host mean nothing on it */
     int cache_depth; /* of the last-level cache, if it is shared by cores; otherwise HWLOC_TYPE_DEPTH_UNKNOWN */
     int npackages, nnumas, ncaches, ncores;
     uint64_t memory;

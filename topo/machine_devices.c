@@ -202,9 +202,9 @@ static void name_accelerator(struct wr_device *device, hwloc_obj_t pci)
     for (hwloc_obj_t osdev = pci->io_first_child; osdev; osdev = osdev->next_sibling) {
         if (osdev->type != HWLOC_OBJ_OS_DEVICE || !osdev->name)
             continue;
-        int value = osdev->attr->osdev.type == HWLOC_OBJ_OSDEV_COPROC                                  ? 3
+        int value = osdev->attr->osdev.type == HWLOC_OBJ_OSDEV_COPROC                                     ? 3
                     : osdev->attr->osdev.type == HWLOC_OBJ_OSDEV_GPU && strncmp(osdev->name, "render", 6) ? 2
-                                                                                                       : 1;
+                                                                                                          : 1;
         if (osdev->attr->osdev.type != HWLOC_OBJ_OSDEV_COPROC && osdev->attr->osdev.type != HWLOC_OBJ_OSDEV_GPU)
             continue;
         if (value > best) {

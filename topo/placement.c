@@ -8,8 +8,7 @@
 
 #include "base/error.h"
 
-#define ADVICE                                                                                               \
-    "set WEIR_PLACEMENT to block, cyclic, random, random:SEED, or list:N,N,... with the node of each rank"
+#define ADVICE "set WEIR_PLACEMENT to block, cyclic, random, random:SEED, or list:N,N,... with the node of each rank"
 
 static void place_block(int nodes, int size, int *node_of)
 {
@@ -66,8 +65,8 @@ static weir_status place_list(int nodes, const char *list, int size, int *node_o
         char *end;
         if (!isdigit((unsigned char)*at))
             return wr_error_set(err, WEIR_ERR_CONFIG, ADVICE,
-                                "WEIR_PLACEMENT=list:%s names no node for rank %d: %d ranks need %d numbers", list, rank,
-                                size, size);
+                                "WEIR_PLACEMENT=list:%s names no node for rank %d: %d ranks need %d numbers", list,
+                                rank, size, size);
         unsigned long node = strtoul(at, &end, 10);
         if (node >= (unsigned long)nodes)
             return wr_error_set(err, WEIR_ERR_CONFIG, "raise WEIR_NODES or correct the list",
@@ -75,8 +74,8 @@ static weir_status place_list(int nodes, const char *list, int size, int *node_o
         node_of[rank] = (int)node;
         at = *end == ',' ? end + 1 : end;
         if (*end && *end != ',')
-            return wr_error_set(err, WEIR_ERR_CONFIG, ADVICE, "WEIR_PLACEMENT=list:%s is not understood at '%.20s'", list,
-                                end);
+            return wr_error_set(err, WEIR_ERR_CONFIG, ADVICE, "WEIR_PLACEMENT=list:%s is not understood at '%.20s'",
+                                list, end);
     }
     if (*at)
         return wr_error_set(err, WEIR_ERR_CONFIG, ADVICE,

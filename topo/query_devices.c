@@ -30,7 +30,10 @@ static weir_status describe(const struct wr_device_list *list, int index, weir_d
     if (index < 0 || (size_t)index >= list->n || !device || device->size < sizeof device->size)
         return WEIR_ERR_INVALID;
     const struct wr_device *d = &list->items[index];
-    weir_device full = {.size = device->size, .numa = d->numa, .gbit_s = d->mbit_s / 1000.0, .address = device_address(d)};
+    weir_device full = {.size = device->size,
+                        .numa = d->numa,
+                        .gbit_s = d->mbit_s / 1000.0,
+                        .address = device_address(d)};
     wr_str_copy(full.name, sizeof full.name, d->name);
     wr_str_copy(full.interface, sizeof full.interface, d->interface);
     if (d->flags & WR_DEVICE_BUS)
@@ -90,7 +93,8 @@ static int unfitness(const struct wr_device_list *nics, const struct wr_device *
         }
     if (nic->flags & WR_DEVICE_DOWN)
         return 4;
-    return (any_fabric && !(nic->flags & WR_DEVICE_FABRIC) ? 2 : 0) + (nic->mbit_s && nic->mbit_s < fastest / 4 ? 1 : 0);
+    return (any_fabric && !(nic->flags & WR_DEVICE_FABRIC) ? 2 : 0) +
+           (nic->mbit_s && nic->mbit_s < fastest / 4 ? 1 : 0);
 }
 
 /*
@@ -134,7 +138,8 @@ int weir_topo_nic_choice(const weir_topo *topo, int rank)
     return best[turn % n];
 }
 
-int wr_topo_nic_by_bus(const weir_topo *topo, int node, unsigned domain, unsigned bus, unsigned device, unsigned function)
+int wr_topo_nic_by_bus(const weir_topo *topo, int node, unsigned domain, unsigned bus, unsigned device,
+                       unsigned function)
 {
     const struct wr_devices *devices = devices_of(topo, node);
     for (size_t i = 0; devices && i < devices->nics.n; i++) {

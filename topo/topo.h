@@ -78,6 +78,7 @@ uint64_t wr_topo_pid_namespace(const weir_topo *topo, int rank);
 /* ---- devices ---- */
 
 /* The index of the network interface of `node` at a PCI address, or -1: maps libfabric's fi_info->nic to ours. */
-int wr_topo_nic_by_bus(const weir_topo *topo, int node, unsigned domain, unsigned bus, unsigned device, unsigned function);
+int wr_topo_nic_by_bus(const weir_topo *topo, int node, unsigned domain, unsigned bus, unsigned device,
+                       unsigned function);
 
 #endif

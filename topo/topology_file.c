@@ -141,7 +141,8 @@ static weir_status apply(struct parser *p, const struct statement *st)
     if (p->any_block && p->any_switch)
         return fault(p, p->line, "switches and blocks cannot stand in one file");
     if (!st->nodes.text && !st->switches.text)
-        return fault(p, p->line, "'%.*s' has neither Nodes= nor Switches=", (int)WR_MIN(st->name.len, 60u), st->name.text);
+        return fault(p, p->line, "'%.*s' has neither Nodes= nor Switches=", (int)WR_MIN(st->name.len, 60u),
+                     st->name.text);
     if (st->block && st->switches.text)
         return fault(p, p->line, "a block has Nodes=, not Switches=");
     if (st->name.len > WR_HOSTLIST_NAME_MAX)

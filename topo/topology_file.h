@@ -29,10 +29,10 @@ enum {
 struct wr_topology_file {
     struct wr_intern names; /* scope 0: switches and blocks, scope 1: nodes */
     struct wr_topology_entry {
-        int parent; /* index of the switch that it hangs on, -1 when none */
-        int line;   /* where it is defined, 0 when it was only mentioned */
+        int parent;    /* index of the switch that it hangs on, -1 when none */
+        int line;      /* where it is defined, 0 when it was only mentioned */
         int mentioned; /* the line that mentioned it first */
-    } *entries;     /* parallel to names */
+    } * entries;       /* parallel to names */
     int cap;
     weir_level_kind kind; /* what the file describes */
 };

@@ -17,7 +17,7 @@ struct wr_place {
     int32_t pid;
     int32_t core;
     uint32_t npus;
-    uint32_t cpus;    /* offset in weir_topo.cpus, or WR_NO_CPUS: the thread with the core's number */
+    uint32_t cpus; /* offset in weir_topo.cpus, or WR_NO_CPUS: the thread with the core's number */
     int16_t package, numa, cache;
     uint16_t pid_namespace; /* index after the node's first */
 };
@@ -25,12 +25,12 @@ struct wr_place {
 struct wr_node {
     struct wr_host_id host_id;
     uint64_t memory;
-    uint32_t host;          /* offset in weir_topo.strings */
-    uint32_t devices;       /* index in weir_topo.devices */
+    uint32_t host;           /* offset in weir_topo.strings */
+    uint32_t devices;        /* index in weir_topo.devices */
     uint32_t pid_namespaces; /* of its first in weir_topo.pid_namespaces */
-    int32_t first, nranks;  /* its part of weir_topo.node_ranks */
-    int32_t leaf;           /* its innermost switch, -1 when unknown; used while levels are made */
-    uint8_t flags;          /* WR_NODE_HAS_... of topo/card.h */
+    int32_t first, nranks;   /* its part of weir_topo.node_ranks */
+    int32_t leaf;            /* its innermost switch, -1 when unknown; used while levels are made */
+    uint8_t flags;           /* WR_NODE_HAS_... of topo/card.h */
 };
 
 struct wr_level {

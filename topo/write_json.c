@@ -25,8 +25,8 @@ static void put(struct json_writer *w, bool first, json_t *value)
 static json_t *level_json(const weir_topo *topo, int index)
 {
     const struct wr_level *level = &topo->levels[index];
-    json_t *object = json_pack("{s:s, s:i, s:i, s:i}", "kind", weir_level_kind_name(level->kind), "groups", level->ngroups,
-                               "min_ranks", level->min_ranks, "max_ranks", level->max_ranks);
+    json_t *object = json_pack("{s:s, s:i, s:i, s:i}", "kind", weir_level_kind_name(level->kind), "groups",
+                               level->ngroups, "min_ranks", level->min_ranks, "max_ranks", level->max_ranks);
     if (object && level->names) {
         json_t *names = json_array();
         for (int group = 0; group < level->ngroups; group++)
@@ -53,8 +53,8 @@ static json_t *node_json(const weir_topo *topo, int node)
     for (int i = 0; i < weir_topo_node_size(topo, node); i++)
         json_array_append_new(ranks, json_integer(weir_topo_node_rank(topo, node, i)));
     return json_pack("{s:i, s:s, s:I, s:o, s:o, s:o}", "node", node, "host",
-                     topo->strings.data + topo->nodes[node].host, "memory", (json_int_t)topo->nodes[node].memory, "nics",
-                     nics, "gpus", gpus, "ranks", ranks);
+                     topo->strings.data + topo->nodes[node].host, "memory", (json_int_t)topo->nodes[node].memory,
+                     "nics", nics, "gpus", gpus, "ranks", ranks);
 }
 
 static json_t *rank_json(const weir_topo *topo, int rank)

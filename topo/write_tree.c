@@ -12,8 +12,8 @@ enum { INDENT = 2 };
 struct printer {
     const weir_topo *topo;
     FILE *stream;
-    int32_t *order;   /* ranks, sorted by the groups of all levels */
-    int node_level;   /* a node's line stands inside the group of this level */
+    int32_t *order;     /* ranks, sorted by the groups of all levels */
+    int node_level;     /* a node's line stands inside the group of this level */
     bool node_is_level; /* that level is the node itself */
 };
 
@@ -49,8 +49,8 @@ static bool sort_ranks(struct printer *p)
 static void print_levels(const struct printer *p)
 {
     const weir_topo *topo = p->topo;
-    fprintf(p->stream, "%d rank%s on %d node%s; levels from the innermost:\n", topo->nranks, topo->nranks == 1 ? "" : "s",
-            topo->nnodes, topo->nnodes == 1 ? "" : "s");
+    fprintf(p->stream, "%d rank%s on %d node%s; levels from the innermost:\n", topo->nranks,
+            topo->nranks == 1 ? "" : "s", topo->nnodes, topo->nnodes == 1 ? "" : "s");
     for (int i = 0; i < topo->nlevels; i++) {
         const struct wr_level *level = &topo->levels[i];
         fprintf(p->stream, "  %d %-8s %6d group%s of ", i, weir_level_kind_name(level->kind), level->ngroups,

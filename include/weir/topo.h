@@ -65,13 +65,13 @@ typedef struct weir_rank_info {
 
 /** One network interface or one accelerator of a node. */
 typedef struct weir_device {
-    size_t size;      /**< set by the caller to sizeof(weir_device) */
-    char name[64];    /**< operating system's name, e.g. "eth0", "mlx5_0" */
-    char bus[32];     /**< PCI address, e.g. "0000:3b:00.0"; empty when it has none */
-    char vendor[64];  /**< PCI vendor and device, e.g. "15b3:1017"; empty when unknown */
-    int numa;         /**< nearest NUMA domain (logical index), -1 when unknown */
-    double gbit_s;    /**< link speed in Gbit/s, 0 when unknown */
-    uint64_t address; /**< a number that differs between the devices of a node */
+    size_t size;        /**< set by the caller to sizeof(weir_device) */
+    char name[64];      /**< operating system's name, e.g. "eth0", "mlx5_0" */
+    char bus[32];       /**< PCI address, e.g. "0000:3b:00.0"; empty when it has none */
+    char vendor[64];    /**< PCI vendor and device, e.g. "15b3:1017"; empty when unknown */
+    int numa;           /**< nearest NUMA domain (logical index), -1 when unknown */
+    double gbit_s;      /**< link speed in Gbit/s, 0 when unknown */
+    uint64_t address;   /**< a number that differs between the devices of a node */
     char interface[32]; /**< the kernel's network interface on it, e.g. "eth0"; empty when there is none */
 } weir_device;
 

@@ -201,7 +201,8 @@ static void hosts_that_differ_are_kept_apart(void **state)
     load_config(&config, NULL);
     /* the launcher says one node, but ranks 1 and 3 booted elsewhere */
     for (int rank = 0; rank < 4; rank++) {
-        make_rank_card(&rank_cards[rank], rank, rank % 2 ? "beta" : "alpha", (unsigned)rank, (unsigned)rank, NULL, NULL);
+        make_rank_card(&rank_cards[rank], rank, rank % 2 ? "beta" : "alpha", (unsigned)rank, (unsigned)rank, NULL,
+                       NULL);
         cards[rank] = (struct wr_card){rank, rank_cards[rank].data, rank_cards[rank].len};
     }
     assert_ok(wr_node_card_encode(&machine, &self, cards, 4, &node_card, &err), &err);
@@ -220,6 +221,44 @@ static void hosts_that_differ_are_kept_apart(void **state)
     weir_topo_free(topo);
     for (int rank = 0; rank < 4; rank++)
         wr_buf_free(&rank_cards[rank]);
+    wr_buf_free(&node_card);
+    wr_machine_close(&machine);
+    wr_config_free(&config);
+}
+
+/* Containers on one host: another IPC namespace is another node, but the machine is known. */
+static void containers_of_one_host_are_kept_apart(void **state)
+{
+    (void)state;
+    struct wr_buf rank_cards[2] = {{0}}, changed = {0}, node_card = {0};
+    struct wr_rank_card second;
+    struct wr_machine machine;
+    struct wr_config config;
+    weir_topo *topo;
+    weir_error err;
+    weir_rank_info info = {.size = sizeof info};
+    open_synthetic(&machine, MACHINE);
+    load_config(&config, NULL);
+    for (int rank = 0; rank < 2; rank++)
+        make_rank_card(&rank_cards[rank], rank, "alpha", 4 * (unsigned)rank, 4 * (unsigned)rank, NULL, NULL);
+    assert_true(wr_rank_card_decode(rank_cards[1].data, rank_cards[1].len, &second));
+    second.host_id.ipc_namespace++;
+    second.pid_namespace = 78;
+    wr_rank_card_encode(&second, &changed);
+    struct wr_card cards[2] = {{0, rank_cards[0].data, rank_cards[0].len}, {1, changed.data, changed.len}};
+    assert_ok(wr_node_card_encode(&machine, NULL, cards, 2, &node_card, &err), &err);
+    struct wr_card one = {0, node_card.data, node_card.len};
+    assert_ok(wr_topo_build(&config, NULL, 0, 2, &one, 1, &topo, &err), &err);
+    assert_int_equal(weir_topo_nnodes(topo), 2);
+    assert_int_equal(weir_topo_rank_info(topo, 1, &info), WEIR_OK);
+    assert_int_equal(info.cache, 1);
+    assert_int_equal(info.node, 1);
+    assert_int_equal(wr_topo_pid_namespace(topo, 0), 77);
+    assert_int_equal(wr_topo_pid_namespace(topo, 1), 78);
+    weir_topo_free(topo);
+    wr_buf_free(&rank_cards[0]);
+    wr_buf_free(&rank_cards[1]);
+    wr_buf_free(&changed);
     wr_buf_free(&node_card);
     wr_machine_close(&machine);
     wr_config_free(&config);
@@ -375,6 +414,7 @@ static void damaged_node_cards_are_survived(void **state)
             weir_rank_info info = {.size = sizeof info};
             assert_int_equal(weir_topo_rank_info(topo, rank, &info), WEIR_OK);
             weir_topo_nic_choice(topo, rank);
+            wr_topo_pid_namespace(topo, rank); /* a sanitizer sees an index that was not checked */
         }
         weir_topo_free(topo);
         accepted++;
@@ -456,6 +496,7 @@ int main(void)
         cmocka_unit_test(two_hosts_build),
         cmocka_unit_test(switch_addresses_make_levels),
         cmocka_unit_test(hosts_that_differ_are_kept_apart),
+        cmocka_unit_test(containers_of_one_host_are_kept_apart),
         cmocka_unit_test(unbound_ranks_stand_alone_inside_the_node),
         cmocka_unit_test(a_described_machine_gives_its_cores_in_turn),
         cmocka_unit_test(a_bad_description_is_refused),

@@ -3,6 +3,9 @@
 #include "tests/unit/topo_helpers.h"
 
 #include <malloc.h>
+#ifdef HAVE_JANSSON
+#include <jansson.h>
+#endif
 
 #include "base/clock.h"
 
@@ -175,7 +178,8 @@ static void the_tree_reads_well(void **state)
     free(text);
     weir_topo_free(topo);
     /* every rank and node has its line, also where the node is no level of its own */
-    static const char *const specs[] = {"node:3", "core:3", "switch:2 node:3", "package:3 core:2", "group:2 switch:2 node:2"};
+    static const char *const specs[] = {"node:3", "core:3", "switch:2 node:3", "package:3 core:2",
+                                        "group:2 switch:2 node:2"};
     for (size_t i = 0; i < sizeof specs / sizeof specs[0]; i++) {
         topo = create(specs[i]);
         text = written(weir_topo_write_tree, topo);
@@ -211,6 +215,15 @@ static void the_json_is_one_object(void **state)
         for (size_t i = 0; i < sizeof parts / sizeof parts[0]; i++)
             if (!strstr(text, parts[i]))
                 fail_msg("no %s in %s", parts[i], text);
+#ifdef HAVE_JANSSON
+        json_error_t error;
+        json_t *parsed = json_loads(text, JSON_REJECT_DUPLICATES, &error);
+        assert_non_null(parsed);
+        assert_int_equal(json_array_size(json_object_get(parsed, "ranks")), 8);
+        assert_int_equal(json_array_size(json_object_get(parsed, "nodes")), 4);
+        assert_int_equal(json_array_size(json_object_get(parsed, "levels")), 3);
+        json_decref(parsed);
+#endif
     }
     free(text);
     weir_topo_free(topo);

@@ -52,14 +52,22 @@ static void bad_host_lists_are_named(void **state)
     static const struct {
         const char *list, *want;
     } bad[] = {
-        {"", "an empty name"},           {"h1,", "an empty name"},
-        {",h1", "an empty name"},        {"h[", "a '[' without ']'"},
-        {"h]", "a ']' without '['"},     {"h[]", "empty brackets"},
-        {"h[3-1]", "goes down"},         {"h[1-]", "a number is missing"},
-        {"h[-1]", "a number is missing"}, {"h[1,]", "a number is missing"},
-        {"h[1-2-3]", "unexpected"},      {"h[a]", "a number is missing"},
-        {"h[1x]", "unexpected"},         {"h[1234567890]", "nine digits"},
-        {"h 1", "unexpected"},           {"h[0-999999999]", "262144 names"},
+        {"", "an empty name"},
+        {"h1,", "an empty name"},
+        {",h1", "an empty name"},
+        {"h[", "a '[' without ']'"},
+        {"h]", "a ']' without '['"},
+        {"h[]", "empty brackets"},
+        {"h[3-1]", "goes down"},
+        {"h[1-]", "a number is missing"},
+        {"h[-1]", "a number is missing"},
+        {"h[1,]", "a number is missing"},
+        {"h[1-2-3]", "unexpected"},
+        {"h[a]", "a number is missing"},
+        {"h[1x]", "unexpected"},
+        {"h[1234567890]", "nine digits"},
+        {"h 1", "unexpected"},
+        {"h[0-999999999]", "262144 names"},
         {"h[1-2][1-2][1-2][1-2][1-2][1-2][1-2][1-2][1-2]", "too many brackets"},
         {"h[0-9999][0-9999][0-9999]", "262144 names"},
     };
@@ -164,7 +172,8 @@ static void bad_topology_files_name_the_line(void **state)
     for (size_t i = 0; i < sizeof bad / sizeof bad[0]; i++) {
         struct wr_topology_file file;
         weir_error err;
-        assert_int_equal(wr_topology_file_parse(&file, bad[i].text, strlen(bad[i].text), "t.conf", &err), WEIR_ERR_CONFIG);
+        assert_int_equal(wr_topology_file_parse(&file, bad[i].text, strlen(bad[i].text), "t.conf", &err),
+                         WEIR_ERR_CONFIG);
         if (!strstr(err.message, bad[i].want))
             fail_msg("'%s' does not say '%s'", err.message, bad[i].want);
     }
@@ -261,8 +270,8 @@ static weir_topo *build(int nodes, const char *const *addresses, const char *pat
         char host[16];
         snprintf(host, sizeof host, "h%d", node);
         for (int i = 0; i < 2; i++) {
-            make_rank_card(&rank_bufs[i], 2 * node + i, host, (unsigned)i, (unsigned)i, addresses ? addresses[node] : NULL,
-                           pattern);
+            make_rank_card(&rank_bufs[i], 2 * node + i, host, (unsigned)i, (unsigned)i,
+                           addresses ? addresses[node] : NULL, pattern);
             rank_cards[i] = (struct wr_card){2 * node + i, rank_bufs[i].data, rank_bufs[i].len};
         }
         assert_ok(wr_node_card_encode(&machine, NULL, rank_cards, 2, &bufs[node], &err), &err);

@@ -79,10 +79,10 @@ static inline const char *levels_text(const weir_topo *topo, char *buf, size_t s
     return buf;
 }
 
-#define assert_levels(topo, text)                                                                            \
-    do {                                                                                                     \
-        char levels_[512];                                                                                   \
-        assert_string_equal(levels_text(topo, levels_, sizeof levels_), text);                               \
+#define assert_levels(topo, text)                                                                                      \
+    do {                                                                                                               \
+        char levels_[512];                                                                                             \
+        assert_string_equal(levels_text(topo, levels_, sizeof levels_), text);                                         \
     } while (0)
 
 /* Everything that must hold of any topology: nodes and levels are a tree, numbered by lowest rank. */
