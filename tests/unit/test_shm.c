@@ -171,17 +171,32 @@ static void groups_have_their_own_segments(void **state)
     assert_int_equal(ranks_run(3, 0, NULL, use_groups), 0);
 }
 
-/* A part that cannot be had is an error at that rank, with a sentence. */
+/* What cannot be had is an error with a sentence: at the rank that asks too much, or at all when the first one fails. */
 static void ask_too_much(struct ranks_rank *r)
 {
-    uint64_t bytes[2] = {4096, UINT64_C(1) << 62};
+    uint64_t bytes[2] = {4 << 20, UINT64_C(1) << 40};
     struct wr_shm_segment *seg = NULL;
+    struct rlimit limit = {1 << 20, RLIM_INFINITY};
     weir_error why;
     weir_status status = wr_shm_segment_create(r->t, r->node_ranks, 2, bytes, 0, &seg, &why);
-    RANKS_CHECK(r, status != WEIR_OK && !seg && *why.message, "%s", weir_status_name(status));
+    RANKS_CHECK(r, status == (r->rank ? WEIR_ERR_NO_MEMORY : WEIR_OK), "%s", weir_status_name(status));
+    RANKS_CHECK(r, !r->rank || strstr(why.message, "1099511627776 bytes"), "%s", why.message);
+    wr_shm_segment_free(r->t, seg);
+    ranks_barrier(r);
+    if (!r->rank) {
+        signal(SIGXFSZ, SIG_IGN);
+        setrlimit(RLIMIT_FSIZE, &limit);
+    }
+    bytes[1] = 4096;
+    status = wr_shm_segment_create(r->t, r->node_ranks, 2, bytes, 0, &seg, &why);
+    RANKS_CHECK(r, status == WEIR_ERR_NO_MEMORY && strstr(why.message, r->rank ? "rank 0" : "size shared memory"), "%s: %s",
+                weir_status_name(status), why.message);
+    bytes[1] = UINT64_C(1) << 63;
+    status = wr_shm_segment_create(r->t, r->node_ranks, 2, bytes, 0, &seg, &why);
+    RANKS_CHECK(r, status == WEIR_ERR_NO_MEMORY, "%s", weir_status_name(status));
 }
 
-static void a_failure_of_the_first_rank_reaches_all(void **state)
+static void failures_reach_those_concerned(void **state)
 {
     (void)state;
     assert_int_equal(ranks_run(2, 0, NULL, ask_too_much), 0);
@@ -421,7 +436,7 @@ int main(void)
         cmocka_unit_test(copies_are_copies),
         cmocka_unit_test(segments_between_processes),
         cmocka_unit_test(groups_have_their_own_segments),
-        cmocka_unit_test(a_failure_of_the_first_rank_reaches_all),
+        cmocka_unit_test(failures_reach_those_concerned),
         cmocka_unit_test(stale_keys_are_refused),
         cmocka_unit_test(staged_puts_keep_fences),
         cmocka_unit_test(a_dead_peer_is_an_error_everywhere),

@@ -18,6 +18,11 @@
 
 enum { PAGE = 4096, HUGE = 2 << 20, PREFERRED = 1 /* MPOL_PREFERRED of <numaif.h> */ };
 
+/* Of a segment: a half of what a process can address. */
+#define MOST_BYTES (UINT64_C(1) << 46)
+/* From here on it is worth a look at how much there is. */
+#define LARGE_BYTES (UINT64_C(64) << 20)
+
 struct wr_shm_segment {
     struct wr_list link;
     struct wr_shm_mapping *mapping;
@@ -140,6 +145,20 @@ static uint64_t mix(uint64_t hash, uint64_t value)
     return hash ^ hash >> 29;
 }
 
+/* Memory that can be had without pushing others out; the kernel would rather kill than refuse. */
+static uint64_t memory_available(void)
+{
+    char text[1024];
+    int fd = open("/proc/meminfo", O_RDONLY | O_CLOEXEC);
+    if (fd < 0)
+        return UINT64_MAX;
+    ssize_t n = read(fd, text, sizeof text - 1);
+    close(fd);
+    text[n > 0 ? n : 0] = 0;
+    const char *at = strstr(text, "MemAvailable:");
+    return at ? strtoull(at + 13, NULL, 10) << 10 : UINT64_MAX;
+}
+
 static weir_status read_group(struct wr_shm *s, const int *ranks, int n, const uint64_t *bytes, unsigned flags,
                               struct group *g, weir_error *err)
 {
@@ -150,6 +169,13 @@ static weir_status read_group(struct wr_shm *s, const int *ranks, int n, const u
         if (ranks[i] == s->base.params.rank)
             g->me = i;
         g->tag = mix(mix(g->tag, (uint64_t)ranks[i]), flags & WR_SHM_SEGMENT_SHARED && i ? 0 : bytes[i]);
+    }
+    uint64_t total = 0;
+    for (int i = 0; i < (flags & WR_SHM_SEGMENT_SHARED ? 1 : n); i++) {
+        total = bytes[i] > MOST_BYTES ? UINT64_MAX : total + bytes[i];
+        if (total > MOST_BYTES)
+            return wr_error_set(err, WEIR_ERR_NO_MEMORY, "ask for less memory", "a segment of more than %llu bytes",
+                                (unsigned long long)MOST_BYTES);
     }
     if (g->me < 0 || (flags & ~(unsigned)(WR_SHM_SEGMENT_SHARED | WR_SHM_SEGMENT_SMALL_PAGES)) || !s->block)
         return wr_error_set(err, WEIR_ERR_INVALID, NULL,
@@ -209,6 +235,9 @@ static weir_status settle(struct wr_shm *s, struct wr_shm_segment *seg, const st
     }
     if (!len)
         return WEIR_OK;
+    if (len >= LARGE_BYTES && len > memory_available())
+        return wr_error_set(err, WEIR_ERR_NO_MEMORY, "ask for less memory, or use more nodes",
+                            "%llu bytes of shared memory are more than this machine has left", (unsigned long long)len);
     char *base = seg->mapping->base + offset;
     int numa = s->base.params.numa;
     if (transparent && seg->page == PAGE && len >= HUGE && !madvise(base, len, MADV_HUGEPAGE))
