@@ -23,6 +23,7 @@ expect 5 "$W" -n 2 --grace 300ms bash -c "trap '' TERM; [ \$WEIR_JOB_RANK = 1 ] 
     sleep $mark & setsid sleep $mark & while :; do sleep $mark; done"
 ms=$((($(date +%s%N) - start) / 1000000))
 [ $ms -ge 500 ] || fail "the grace was not kept: $ms ms"
+[ $ms -lt 9000 ] || [ -n "${TEST_TIME_FACTOR:-}" ] || fail "the grace did not end: $ms ms"
 none_left "after the grace"
 
 # one that does listen is not hurried
