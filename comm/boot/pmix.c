@@ -31,7 +31,8 @@ struct listener {
     struct wr_pmix *p;
     uint32_t generation;
     int event_fd;
-    struct wr_list events; /* under the connection's events_lock */
+    struct wr_list events;       /* under the connection's events_lock, like what follows */
+    struct wr_boot_event broken; /* the first of them */
 };
 
 struct queued_event {
@@ -51,8 +52,10 @@ static void tell_listeners(struct wr_pmix *p, const struct wr_boot_event *event)
     pthread_mutex_lock(&p->events_lock);
     wr_list_for_each(l, &p->listeners, link) {
         struct queued_event *q = malloc(sizeof *q);
+        if (l->broken.kind == WR_BOOT_EVENT_NONE)
+            l->broken = *event;
         if (!q)
-            continue;
+            continue; /* the fences fail all the same */
         q->event = *event;
         wr_list_push_back(&l->events, &q->link);
         if (write(l->event_fd, &one, sizeof one) < 0)
@@ -220,16 +223,35 @@ static weir_status pmix_put(struct wr_boot *boot, const char *key, const void *v
                         l->p->Error_string(rc));
 }
 
+/* A server may complete a fence without the ranks that have died. */
+static weir_status check_broken(struct listener *l, weir_error *err)
+{
+    pthread_mutex_lock(&l->p->events_lock);
+    struct wr_boot_event event = l->broken;
+    pthread_mutex_unlock(&l->p->events_lock);
+    if (event.kind == WR_BOOT_EVENT_NONE)
+        return WEIR_OK;
+    if (event.rank < 0)
+        return wr_error_set(err, WEIR_ERR_LAUNCHER, "see why the launcher ended", "%s", event.reason);
+    wr_error_set(err, WEIR_ERR_PEER_LOST, "look at the output of that rank for the reason", "rank %d was lost: %s", event.rank,
+                 event.reason);
+    wr_error_at(err, event.rank, NULL);
+    return WEIR_ERR_PEER_LOST;
+}
+
 static weir_status pmix_fence(struct wr_boot *boot, weir_error *err)
 {
-    const struct listener *l = boot->state;
+    struct listener *l = boot->state;
+    weir_status status = check_broken(l, err);
+    if (status != WEIR_OK)
+        return status;
     pthread_mutex_lock(&shared.lock);
     pmix_status_t rc = l->p->Commit();
-    weir_status status = rc == PMIX_SUCCESS ? wr_pmix_fence(l->p, err)
+    status = rc == PMIX_SUCCESS ? wr_pmix_fence(l->p, err)
                                             : wr_error_set(err, WEIR_ERR_LAUNCHER, "see whether the launcher reports an error",
                                                            "PMIx_Commit: %s", l->p->Error_string(rc));
     pthread_mutex_unlock(&shared.lock);
-    return status;
+    return status == WEIR_OK ? check_broken(l, err) : status;
 }
 
 static weir_status pmix_get(struct wr_boot *boot, int rank, const char *key, void **value, size_t *len, weir_error *err)
