@@ -61,6 +61,14 @@
     X(BYTES, mem_limit, MEM_LIMIT, "inf", "", USER, "most bytes that weir_mem_alloc gives out to a rank")                \
     X(BYTES, unexpected_limit, UNEXPECTED_LIMIT, "64M", "", USER,                                                      \
       "most bytes of messages that a rank keeps for receives that have not been posted yet")                           \
+    X(TEXT, trace, TRACE, "", "path, %r is the rank, %t the transport", USER,                                          \
+      "write every operation of the transports there; a path that ends in .json gives events for Chrome or Perfetto")  \
+    X(TEXT, fault, FAULT, "", "word;word...", USER,                                                                    \
+      "faults to make for testing: seed=N, rank=N, drop=, dup=, delay=, error=, dead=, e.g. 'delay=get:5ms;drop=am:0.01'") \
+    X(BOOL, contrary, CONTRARY, "no", "", USER,                                                                        \
+      "for testing: makes the transports as awkward as their rules allow")                                             \
+    X(INT, contrary_seed, CONTRARY_SEED, "1", "0..9223372036854775807", USER,                                          \
+      "start of the random choices of WEIR_CONTRARY")                                                                  \
     X(INT, job_rank, JOB_RANK, "-1", "-1..2147483647", JOB, "rank of this process")                                    \
     X(INT, job_size, JOB_SIZE, "0", "0..2147483647", JOB, "number of processes in the job")                            \
     X(TEXT, job_server, JOB_SERVER, "", "host:port", JOB, "where the launcher's bootstrap server listens")             \

@@ -9,6 +9,7 @@
 #include "base/str.h"
 #include "comm/engine/choose.h"
 #include "comm/engine/engine_impl.h"
+#include "comm/transport/layer.h"
 
 #define KEY_ADDRESS "engine.address"
 
@@ -164,6 +165,8 @@ static weir_status open_one(struct wr_engine *e, const char *name, weir_error *e
         .timeout_ns = e->ctx->config.boot_timeout,
     };
     weir_status status = ops->open(&params, &e->transport[e->ntransports], err);
+    if (!status)
+        status = wr_layers_wrap(&e->transport[e->ntransports], err);
     if (!status)
         e->ntransports++;
     return status;

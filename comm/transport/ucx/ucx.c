@@ -297,14 +297,9 @@ static int work_off(struct ucx *u)
 static int progress(struct wr_transport *t)
 {
     struct ucx *u = ucx_of(t);
-    int n = 0;
-    for (int round = 0; round < 16; round++) {
-        unsigned moved = ucp_worker_progress(u->worker);
-        n += (int)moved + work_off(u);
-        if (!moved)
-            break;
-    }
-    return n;
+    /* Once: over tcp another round would cost a system call before the caller sees what this one brought. */
+    int n = (int)ucp_worker_progress(u->worker);
+    return n + work_off(u);
 }
 
 static int wait_fd(struct wr_transport *t)

@@ -81,7 +81,8 @@ static bool allows_tcp(const char *tls)
 
 static void choose_tls(struct settings *s)
 {
-    static const char *const shm[] = {"shm", "sm", "posix", "sysv", "cma", "mm", "xpmem", "knem", "self", "all", NULL};
+    static const char *const shm[] = {"shm", "sm", "posix", "sysv", "cma", "mm", "xpmem", "knem", "all", NULL};
+    static const char *const local[] = {"shm", "sm", "posix", "sysv", "cma", "mm", "xpmem", "knem", "self", NULL};
     struct ucx *u = s->u;
     const struct wr_config *config = u->base.params.config;
     const char *tls = config && config->ucx_tls ? config->ucx_tls : user_has(u, "UCX_TLS");
@@ -89,8 +90,8 @@ static void choose_tls(struct settings *s)
         tls = "^shm";
     if (tls)
         ucp_config_modify(s->config, "TLS", tls);
-    u->own_shm = tls && tls[0] != '^' && names_one(tls, shm) && strcmp(tls, "self");
-    u->only_shm = u->own_shm && !names_other(tls, shm);
+    u->own_shm = tls && tls[0] != '^' && names_one(tls, shm);
+    u->only_shm = u->own_shm && !names_other(tls, local);
     s->tcp = allows_tcp(tls);
 }
 
