@@ -4,6 +4,7 @@
 #include <stdlib.h>
 
 #include "base/error.h"
+#include "comm/transport/layer.h"
 #include "comm/mem/mem.h"
 
 enum { SIGNALS = 4096 };
@@ -107,7 +108,7 @@ const char *weir_comm_transport(const weir_comm *comm, int rank)
 {
     if (rank < 0 || rank >= comm->size || comm->engine->route[rank] == WR_NO_ROUTE)
         return NULL;
-    return wr_engine_route(comm->engine, rank)->ops->name;
+    return wr_layer_bottom(wr_engine_route(comm->engine, rank))->ops->name;
 }
 
 weir_status wr_comm_check_rank(const weir_comm *comm, const char *what, int rank, weir_error *err)

@@ -97,7 +97,8 @@ static weir_status publish(struct wr_engine *e, const weir_error *failure, weir_
             char name[ENTRY_NAME] = {0};
             struct wr_transport *t = e->transport[i];
             status = t->ops->address(t, address, &len, err);
-            memcpy(name, t->ops->name, WR_MIN(strlen(t->ops->name), sizeof name));
+            const char *bottom = wr_layer_bottom(t)->ops->name;
+            memcpy(name, bottom, WR_MIN(strlen(bottom), sizeof name));
             uint32_t n = (uint32_t)len;
             wr_buf_add(&card, name, sizeof name);
             wr_buf_add(&card, &n, sizeof n);

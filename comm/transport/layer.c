@@ -69,17 +69,18 @@ int wr_layer_progress(struct wr_transport *t)
 
 int wr_layer_wait_fd(struct wr_transport *t)
 {
-    return t->lower->ops->wait_fd(t->lower);
+    return t->lower->ops->wait_fd ? t->lower->ops->wait_fd(t->lower) : -1;
 }
 
 bool wr_layer_arm(struct wr_transport *t)
 {
-    return t->lower->ops->arm(t->lower);
+    return !t->lower->ops->arm || t->lower->ops->arm(t->lower);
 }
 
 void wr_layer_disarm(struct wr_transport *t)
 {
-    t->lower->ops->disarm(t->lower);
+    if (t->lower->ops->disarm)
+        t->lower->ops->disarm(t->lower);
 }
 
 uint64_t wr_layer_random(uint64_t *state)

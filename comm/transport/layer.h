@@ -30,6 +30,14 @@ weir_status wr_layers_wrap_named(const char *names, struct wr_transport **t, wei
 /* Fills what every layer's state starts with: a copy of the lower one's capabilities and parameters. */
 void wr_layer_init(struct wr_transport *t, const struct wr_transport_ops *ops, struct wr_transport *lower);
 
+/* The transport under all layers, whose name the ranks know it by. */
+static inline const struct wr_transport *wr_layer_bottom(const struct wr_transport *t)
+{
+    while (t->lower)
+        t = t->lower;
+    return t;
+}
+
 /* Operations that only hand on, for the ops tables. */
 weir_status wr_layer_address(struct wr_transport *t, void *buf, size_t *len, weir_error *err);
 weir_status wr_layer_start(struct wr_transport *t, weir_error *err);

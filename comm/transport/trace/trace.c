@@ -220,14 +220,6 @@ static void file_name(const char *path, int rank, const char *transport, struct 
     }
 }
 
-/* The name of the transport under all layers. */
-static const char *bottom_name(const struct wr_transport *t)
-{
-    while (t->lower)
-        t = t->lower;
-    return t->ops->name;
-}
-
 weir_status wr_trace_wrap(struct wr_transport *lower, const char *path, struct wr_transport **t, weir_error *err)
 {
     if (!*path)
@@ -242,7 +234,7 @@ weir_status wr_trace_wrap(struct wr_transport *lower, const char *path, struct w
     wr_pool_init(&x->ops, sizeof(struct trace_op), 0, 256, TRACE_OPS);
     x->json = len > 5 && !strcmp(path + len - 5, ".json");
     x->first = true;
-    file_name(path, lower->params.rank, bottom_name(lower), &name);
+    file_name(path, lower->params.rank, wr_layer_bottom(lower)->ops->name, &name);
     status = name.failed ? wr_error_memory(err, len, "a file name") : wr_pool_reserve(&x->ops, 256, err);
     if (status != WEIR_OK)
         goto free_layer;
