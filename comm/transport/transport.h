@@ -162,9 +162,11 @@ struct wr_transport_ops {
     void (*disarm)(struct wr_transport *t);
 
     /* A cheaper way to block for a transport that is waited for alone; both may be NULL (layers leave them out). block()
-     * arms, sleeps until something comes, unblock() or the time is over, and disarms; it can return early. unblock() ends
-     * a block() that runs or comes next, and may be called by any thread. */
-    void (*block)(struct wr_transport *t, int64_t timeout_ns);
+     * arms, sleeps until something comes, unblock() or the time is over, and disarms; it can return early. Around the sleep
+     * it gives the lock away by release(arg) and takes it back by acquire(arg), unless they are NULL. unblock() ends a
+     * block() that runs or comes next, and may be called by any thread. */
+    void (*block)(struct wr_transport *t, int64_t timeout_ns, void (*release)(void *arg), void (*acquire)(void *arg),
+                  void *arg);
     void (*unblock)(struct wr_transport *t);
 };
 

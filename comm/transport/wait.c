@@ -23,7 +23,10 @@ enum {
     CROWDED_SPIN_NS = 2000,      /* polling before the core is given away when others want it */
     FIRST_NAP_NS = 20000,        /* of a transport that cannot wake us */
     LONGEST_NAP_NS = 1000000,
-    LONGEST_BLOCK_NS = 1000000000 /* then transports look after themselves */
+    LONGEST_BLOCK_NS = 1000000000, /* then transports look after themselves */
+    EXTRA_BLOCK_NS = 250000000,    /* in block(), which does not see the descriptors of wr_waiter_add() */
+    GAP_NS = 100000,               /* between two polls or in a yield: somebody else was on this core ... */
+    CONTENDED_NS = 100000000       /* ... and for so long it is taken for contended */
 };
 
 struct wr_waiter {
@@ -33,8 +36,10 @@ struct wr_waiter {
     struct wr_transport *alone; /* waited for by its own block() */
     int events, kick;           /* epoll set, and the eventfd in it */
     bool naps;                  /* a transport has no descriptor */
+    bool extra; /* there are descriptors that are not of transports */
     bool crowded;
     int64_t spin_ns;
+    int64_t contended_until; /* somebody else has used this core of late */
     unsigned polls_per_look, polls_per_pause;
     uint64_t blocked;
     /* threads */
@@ -100,8 +105,6 @@ static weir_status open_events(struct wr_waiter *w, weir_error *err)
 static struct wr_transport *find_alone(const struct wr_waiter *w)
 {
     struct wr_transport *alone = NULL;
-    if (w->params.release)
-        return NULL;
     for (int i = 0; i < w->n; i++) {
         if (!w->transports[i]->ops->wait_fd)
             continue;
@@ -142,7 +145,7 @@ weir_status wr_waiter_add(struct wr_waiter *w, int fd, weir_error *err)
     struct epoll_event ev = {.events = EPOLLIN};
     if (epoll_ctl(w->events, EPOLL_CTL_ADD, fd, &ev))
         return wr_error_errno(err, WEIR_ERR_SYSTEM, errno, NULL, "cannot wait for descriptor %d", fd);
-    w->alone = NULL; /* all descriptors are in the set */
+    w->extra = true;
     return WEIR_OK;
 }
 
@@ -273,7 +276,12 @@ static void lead_alone(struct wr_waiter *w, int64_t ns)
             !w->transports[i]->ops->arm(w->transports[i]))
             return;
     w->blocked++;
-    w->alone->ops->block(w->alone, ns);
+    w->leader = true;
+    w->alone->ops->block(w->alone, w->extra ? WR_MIN(ns, EXTRA_BLOCK_NS) : ns, w->params.release, w->params.acquire,
+                         w->params.arg);
+    w->leader = false;
+    if (w->followers)
+        wake_followers(w);
 }
 
 /* Unless something was said since `epoch` was read. */
@@ -299,7 +307,7 @@ static void block(struct wr_waiter *w, uint32_t epoch, int64_t deadline, int64_t
 /* Polls for `ns`: 1 when it has ended, 0 when something moved, -1 when nothing did. */
 static int poll_for(struct wr_waiter *w, bool (*ended)(void *arg), void *arg, int64_t ns)
 {
-    int64_t start = 0;
+    int64_t start = 0, last = 0;
     for (unsigned i = 1;; i++) {
         if (wr_waiter_progress(w))
             return ended(arg);
@@ -311,10 +319,36 @@ static int poll_for(struct wr_waiter *w, bool (*ended)(void *arg), void *arg, in
             continue;
         int64_t now = wr_clock_ns();
         if (!start)
-            start = now;
-        else if (now - start >= ns)
+            start = last = now;
+        if (now - last > GAP_NS)
+            w->contended_until = now + CONTENDED_NS;
+        last = now;
+        if (now - start >= (now < w->contended_until ? WR_MIN(ns, CROWDED_SPIN_NS) : ns))
             return -1;
     }
+}
+
+/*
+ * Gives the core to whoever wants it, for a while: to other waiting ranks, which give it back at once. A program that
+ * computes does not; then blocking is better, because a thread that wakes up comes before one that only yields.
+ */
+static int yield_for(struct wr_waiter *w, bool (*ended)(void *arg), void *arg, int64_t ns)
+{
+    int64_t now = wr_clock_ns(), end = now + ns;
+    while (now < end && now >= w->contended_until) {
+        int64_t before = now;
+        release(w);
+        sched_yield();
+        acquire(w);
+        if (wr_waiter_progress(w))
+            return ended(arg);
+        if (ended(arg))
+            return 1;
+        now = wr_clock_ns();
+        if (now - before > GAP_NS)
+            w->contended_until = now + CONTENDED_NS;
+    }
+    return -1;
 }
 
 weir_status wr_waiter_wait(struct wr_waiter *w, bool (*ended)(void *arg), void *arg, int64_t deadline)
@@ -325,13 +359,8 @@ weir_status wr_waiter_wait(struct wr_waiter *w, bool (*ended)(void *arg), void *
     for (;;) {
         uint32_t epoch = wr_load_acquire(&w->epoch); /* before ended() */
         int rc = poll_for(w, ended, arg, spin);
-        int64_t yield_until = rc < 0 ? wr_clock_ns() + w->spin_ns : 0;
-        while (rc < 0 && w->spin_ns && wr_clock_ns() < yield_until) {
-            release(w);
-            sched_yield();
-            acquire(w);
-            rc = wr_waiter_progress(w) ? ended(arg) : ended(arg) ? 1 : -1;
-        }
+        if (rc < 0)
+            rc = yield_for(w, ended, arg, w->spin_ns);
         if (rc > 0)
             return WEIR_OK;
         if (wr_deadline_passed(deadline))

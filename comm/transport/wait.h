@@ -30,7 +30,8 @@ struct wr_waiter_params {
 };
 
 weir_status wr_waiter_create(const struct wr_waiter_params *params, struct wr_waiter **waiter, weir_error *err);
-/* Adds a descriptor that ends a sleep when it is readable; who reads it is progress(). */
+/* Adds a descriptor that ends a sleep when it is readable, at the latest after a quarter of a second; who reads it is
+ * progress(). */
 weir_status wr_waiter_add(struct wr_waiter *w, int fd, weir_error *err);
 /* Nobody waits. NULL is allowed. */
 void wr_waiter_destroy(struct wr_waiter *w);

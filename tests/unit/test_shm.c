@@ -318,7 +318,7 @@ static void survive(struct ranks_rank *r)
     while (!r->lost && wr_clock_ns() - start < 20000 * MS) {
         r->t->ops->progress(r->t);
         if (r->rank == 2) /* one polls, one sleeps */
-            r->t->ops->block(r->t, 1000 * MS);
+            r->t->ops->block(r->t, 1000 * MS, NULL, NULL, NULL);
     }
     int64_t took = wr_clock_ns() - start;
     RANKS_CHECK(r, r->lost == 1 && r->lost_rank == 1, "%d lost", r->lost);
@@ -354,7 +354,7 @@ static void leave_first(struct ranks_rank *r)
     int64_t start = wr_clock_ns();
     while (wr_clock_ns() - start < 300 * MS) {
         r->t->ops->progress(r->t);
-        r->t->ops->block(r->t, 10 * MS);
+        r->t->ops->block(r->t, 10 * MS, NULL, NULL, NULL);
     }
     RANKS_CHECK(r, !r->lost, "a rank that left in order was reported lost");
     r->t->ops->close(r->t);

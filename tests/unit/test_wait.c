@@ -233,7 +233,7 @@ static void flood_asleep(struct ranks_rank *r)
         weir_status status = r->t->ops->am(r->t, 1, 3, payload, sizeof payload, NULL, 0, 0, &err);
         i += status == WEIR_OK;
         if (status == WEIR_ERR_BUSY) /* one turn: anything that comes, or a while */
-            r->t->ops->block(r->t, 1000 * MS);
+            r->t->ops->block(r->t, 1000 * MS, NULL, NULL, NULL);
         r->t->ops->progress(r->t);
     }
     wr_waiter_destroy(w);

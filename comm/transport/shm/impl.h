@@ -343,7 +343,8 @@ void wr_shm_probe_attach(struct wr_shm *s, struct wr_shm_peer *p);
 int wr_shm_wait_fd(struct wr_transport *t);
 bool wr_shm_arm(struct wr_transport *t);
 void wr_shm_disarm(struct wr_transport *t);
-void wr_shm_block_on(struct wr_transport *t, int64_t timeout_ns);
+void wr_shm_block_on(struct wr_transport *t, int64_t timeout_ns, void (*release)(void *arg), void (*acquire)(void *arg),
+                     void *arg);
 void wr_shm_unblock(struct wr_transport *t);
 
 /* ---- shm.c ---- */

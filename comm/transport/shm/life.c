@@ -187,15 +187,21 @@ void wr_shm_disarm(struct wr_transport *t)
     s->look = true;
 }
 
-void wr_shm_block_on(struct wr_transport *t, int64_t timeout_ns)
+void wr_shm_block_on(struct wr_transport *t, int64_t timeout_ns, void (*release)(void *arg), void (*acquire)(void *arg),
+                     void *arg)
 {
     struct wr_shm *s = wr_shm_of(t);
     int64_t ns = WR_MIN(timeout_ns, LONGEST_SLEEP_MS * INT64_C(1000000));
     struct timespec ts = {ns / 1000000000, ns % 1000000000};
     if (ns <= 0 || !s->block || !fall_asleep(s, WR_SHM_IN_FUTEX))
         return;
+    if (release)
+        release(arg);
     long rc = syscall(SYS_futex, &s->block->sleeping, FUTEX_WAIT, WR_SHM_IN_FUTEX, &ts, NULL, 0);
-    s->look = rc && errno == ETIMEDOUT;
+    bool over = rc && errno == ETIMEDOUT;
+    if (acquire)
+        acquire(arg);
+    s->look |= over;
     wr_exchange_acq_rel(&s->block->sleeping, WR_SHM_AWAKE);
 }
 
