@@ -15,19 +15,28 @@ static inline double startup_now(void)
     return (double)t.tv_sec + (double)t.tv_nsec * 1e-9;
 }
 
-/* Proportional set size of this process in KiB: private pages, and its share of those that others map too; -1 unknown. */
+/*
+ * Memory of this process in KiB: its proportional set size (PSS: private pages, and its share of those that others map too)
+ * without pages of files. Those are the program's and the libraries' own, whose share changes whenever another rank
+ * starts or ends. The whole PSS on kernels that do not tell them apart (before 5.9); -1 when unknown.
+ */
 static inline long startup_pss_kib(void)
 {
     char line[256];
-    long kib = -1;
+    long whole = -1, anon = -1, shmem = -1, kib;
     FILE *file = fopen("/proc/self/smaps_rollup", "r");
     if (!file)
         return -1;
-    while (kib < 0 && fgets(line, sizeof line, file))
-        if (sscanf(line, "Pss: %ld kB", &kib) != 1)
-            kib = -1;
+    while (fgets(line, sizeof line, file)) {
+        if (sscanf(line, "Pss: %ld kB", &kib) == 1)
+            whole = kib;
+        else if (sscanf(line, "Pss_Anon: %ld kB", &kib) == 1)
+            anon = kib;
+        else if (sscanf(line, "Pss_Shmem: %ld kB", &kib) == 1)
+            shmem = kib;
+    }
     fclose(file);
-    return kib;
+    return anon >= 0 && shmem >= 0 ? anon + shmem : whole;
 }
 
 /* The line that weir-startup reads; one write, so that the lines of several ranks do not mix. */

@@ -71,7 +71,7 @@ static const char usage_text[] =
     "usage: weir-startup [--max N] [--launches K] [--timeout S] [--no-srun] [--weirrun PATH] [--json]\n"
     "\n"
     "Starts jobs of 1, 2, 4, ... N ranks and reports medians of: the time of the whole launch, the time that the slowest\n"
-    "rank spends in the library's initialisation, and the memory (PSS) that a rank grows by; for weir under weirrun and\n"
+    "rank spends in the library's initialisation, and the memory that a rank grows by; for weir under weirrun and\n"
     "srun, beside Open MPI and MPICH where weir was built beside them.\n"
     "\n"
     "  --max N         largest number of ranks (64)\n"
@@ -263,7 +263,7 @@ static void print_head(const struct options *o)
     printf("# weir-startup %s on %ld cpus, Linux %s %s; medians of %d launches, all kinds in turn\n", weir_version(), cores,
            known ? name.release : "", known ? name.machine : "", o->launches);
     puts("# launch: the launcher's start to its end; init: the slowest rank's weir_init or MPI_Init; topo: its first\n"
-         "# weir_ctx_topo; memory: growth of a rank's PSS by these, mean over the ranks");
+         "# weir_ctx_topo; memory: growth of a rank's PSS (without pages of files) by these, mean");
     puts("ranks  library   launcher   launch(ms)   init(ms)   topo(ms)  memory(MiB)\n");
 }
 
