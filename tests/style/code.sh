@@ -16,7 +16,7 @@ mapfile -t files < <(find include base topo comm optim tools perf mpi examples t
 for file in "${files[@]}"; do
     head -n 2 "$file" | grep -q 'SPDX-License-Identifier: BSD-3-Clause' || complain "$file: no SPDX line at the top"
     lines=$(wc -l <"$file")
-    [ "$lines" -le 700 ] || complain "$file: $lines lines; split it (the aim is below 600)"
+    [ "$lines" -le 600 ] || complain "$file: $lines lines; split it (600 are the limit)"
 done
 
 # Functions: from a "{" to a "}" in column 0.
@@ -26,8 +26,11 @@ awk 'FNR == 1 { start = 0 }
      END { exit bad }' "${files[@]}" || fail=1
 
 # One place reads the environment.
-grep -nE '\b(secure_)?getenv[ ]*\(|\bextern char \*\*environ' "${files[@]}" |
-    grep -vE '^(base/config\.c|tests/|examples/|perf/|tools/[a-z-]*/?)' && complain "only base/config.c reads the environment"
+grep -nE '\b(secure_)?getenv[ ]*\(' "${files[@]}" | grep -vE '^(base/config\.c|tests/|examples/)' &&
+    complain "only base/config.c reads the environment"
+# Programs that start others hand it on.
+grep -nE '\bextern char \*\*environ' "${files[@]}" | grep -vE '^(base/config\.c|tests/|perf/|tools/)' &&
+    complain "only base/config.c reads the environment"
 
 # The library does not end or print for its user.
 grep -nE '\b(abort|exit|printf|puts|perror)[ ]*\(' $(find base topo comm optim -name '*.c' 2>/dev/null) |
