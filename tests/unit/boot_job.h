@@ -11,6 +11,7 @@
 #include <unistd.h>
 
 #include "base/atomic.h"
+#include "base/compiler.h"
 #include "comm/boot/boot.h"
 #include "comm/boot/server.h"
 
@@ -50,7 +51,7 @@ static void *job_serve(void *arg)
     return NULL;
 }
 
-static void job_count(void *arg, int rank)
+static WR_UNUSED void job_count(void *arg, int rank)
 {
     (void)rank;
     wr_add_acq_rel((int *)arg, 1);

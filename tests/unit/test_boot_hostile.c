@@ -117,11 +117,26 @@ static void *send_messages(void *arg)
     return NULL;
 }
 
+static void count_lost(void *arg, int rank)
+{
+    struct job *job = arg;
+    (void)rank;
+    job->lost++;
+}
+
+static void count_joined(void *arg, int rank)
+{
+    struct job *job = arg;
+    (void)rank;
+    job->joined++;
+}
+
 static void strangers_do_not_disturb(void **state)
 {
     (void)state;
     struct job job = {.rank_main = work};
-    struct wr_server_options options = {.size = RANKS, .bind_address = "127.0.0.1", .arg = &job.lost, .on_lost = job_count};
+    struct wr_server_options options = {.size = RANKS, .bind_address = "127.0.0.1", .arg = &job, .on_lost = count_lost,
+                                        .on_joined = count_joined};
     pthread_t thread;
     weir_error err;
     assert_ok(job_server_start(&job, &options, &err), &err);
@@ -134,6 +149,7 @@ static void strangers_do_not_disturb(void **state)
             fail_msg("rank %d: %s", rank, job.open_error[rank].message);
     assert_int_equal(job.failures, 0);
     assert_int_equal(job.lost, 0);
+    assert_int_equal(job.joined, RANKS);
 }
 
 /* Someone who only connects is dropped after some seconds, and the descriptor is given back. */

@@ -162,13 +162,14 @@ static void a_wrong_secret_is_refused(void **state)
     (void)state;
     static const char *const wrong[] = {"JOB_SECRET=00112233445566778899aabbccddeeff", NULL};
     struct job job = {.rank_main = exchange, .config = wrong};
-    struct wr_server_options options = {.size = 1, .bind_address = "127.0.0.1"};
+    struct wr_server_options options = {.size = 1, .bind_address = "127.0.0.1", .arg = &job.joined, .on_joined = job_count};
     weir_error err;
     assert_ok(job_server_start(&job, &options, &err), &err);
     job_run_ranks(&job, 0, 1);
     assert_int_equal(job.open_status[0], WEIR_ERR_LAUNCHER);
     assert_non_null(strstr(job.open_error[0].message, "secret"));
     job_server_stop(&job);
+    assert_int_equal(job.joined, 0); /* it is the server that refuses */
 }
 
 static void a_wrong_size_is_refused(void **state)
