@@ -199,11 +199,15 @@ weir_status wr_client_fence(struct wr_boot *boot, weir_error *err)
     struct wr_frame frame;
     if (c->broken.kind != WR_BOOT_EVENT_NONE)
         return broken(c, err);
-    uint32_t number = c->fence++;
-    wr_wire_write_number(&out, WR_WIRE_FENCE, number);
-    weir_status status = send_frame(boot, &out, err);
+    weir_status status = WEIR_OK;
+    if (!c->at_fence) { /* else the caller tries again: go on waiting */
+        wr_wire_write_number(&out, WR_WIRE_FENCE, c->fence);
+        status = send_frame(boot, &out, err);
+    }
     if (status == WEIR_OK)
-        status = await(c, WR_WIRE_FENCE_DONE, number, true, wr_deadline(boot->timeout_ns), &frame, err);
+        status = await(c, WR_WIRE_FENCE_DONE, c->fence, true, wr_deadline(boot->timeout_ns), &frame, err);
+    c->at_fence = status == WEIR_ERR_TIMEOUT;
+    c->fence += status == WEIR_OK;
     return status == WEIR_ERR_TIMEOUT ? timed_out(boot, WR_WIRE_AT_FENCE, err) : status;
 }
 

@@ -157,6 +157,37 @@ static void missing_ranks_are_named(void **state)
     job_server_stop(&job);
 }
 
+/* Rank 1 is late: rank 0 gives up, tries again, and both go on. */
+static void try_again(struct job *job, int rank, struct wr_boot *boot)
+{
+    weir_error err;
+    weir_status status = WEIR_ERR_TIMEOUT;
+    if (rank == 1)
+        usleep(500000);
+    boot->timeout_ns = 100000000;
+    for (int i = 0; i < 200 && status == WEIR_ERR_TIMEOUT; i++) {
+        status = wr_boot_barrier(boot, &err);
+        JOB_CHECK(job, status == WEIR_OK || strstr(err.message, "of 2 ranks did not come"));
+    }
+    JOB_CHECK(job, status == WEIR_OK);
+    boot->timeout_ns = 60000000000;
+    JOB_CHECK(job, wr_boot_barrier(boot, &err) == WEIR_OK);
+    JOB_CHECK(job, wr_boot_close(boot, true, &err) == WEIR_OK);
+}
+
+static void a_fence_can_be_tried_again(void **state)
+{
+    (void)state;
+    static const char *const soon[] = {"BOOT_TIMEOUT=20s", NULL};
+    struct job job = {.rank_main = try_again, .config = soon};
+    struct wr_server_options options = {.size = 2, .bind_address = "127.0.0.1"};
+    weir_error err;
+    assert_ok(job_server_start(&job, &options, &err), &err);
+    job_run_ranks(&job, 0, 2);
+    all_opened(&job, 0, 2);
+    job_server_stop(&job);
+}
+
 static void a_wrong_secret_is_refused(void **state)
 {
     (void)state;
@@ -217,6 +248,7 @@ int main(void)
         cmocka_unit_test(a_lost_rank_is_told_to_all),
         cmocka_unit_test(an_abort_reaches_all),
         cmocka_unit_test(missing_ranks_are_named),
+        cmocka_unit_test(a_fence_can_be_tried_again),
         cmocka_unit_test(a_wrong_secret_is_refused),
         cmocka_unit_test(a_wrong_size_is_refused),
         cmocka_unit_test(the_owners_reason_wins),
