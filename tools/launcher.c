@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 #include "tools/launcher.h"
 
-#include <stdbool.h>
+#include <poll.h>
 #include <stdint.h>
 #include <stdio.h>
 #include <string.h>
@@ -66,4 +66,15 @@ const char *const *launcher_quiet_config(void)
     static const char *const quiet[] = {"LOG=warn,ctx:off", NULL};
     const char *chosen = wr_env_get(NULL, "WEIR_LOG");
     return chosen && *chosen ? NULL : quiet;
+}
+
+bool launcher_reports(const weir_error *error)
+{
+    enum { MOMENT_MS = 1000 };
+    if (launcher_guess_rank() <= 0)
+        return true;
+    if (error->status != WEIR_ERR_CONFIG && error->status != WEIR_ERR_LAUNCHER)
+        return true;
+    poll(NULL, 0, MOMENT_MS);
+    return false;
 }

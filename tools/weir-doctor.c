@@ -67,7 +67,7 @@ static void join(struct doctor *d)
     d->size = 1;
     if (!d->config_ok || weir_init(&options, &d->ctx)) {
         d->ctx = NULL;
-        d->rank = WR_MAX(launcher_guess_rank(), 0);
+        d->rank = launcher_reports(&d->error) ? 0 : launcher_guess_rank();
         return;
     }
     d->rank = weir_rank(d->ctx);
@@ -156,7 +156,7 @@ int main(int argc, char **argv)
         look(&doctor);
         confer(&doctor);
     }
-    code = doctor.rank == 0 ? report(&doctor, json) : 0;
+    code = doctor.rank == 0 ? report(&doctor, json) : doctor.ctx ? 0 : 1;
     weir_finalize(doctor.ctx);
     free(doctor.list);
     if (doctor.config_ok)

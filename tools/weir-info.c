@@ -157,8 +157,8 @@ static void gather(struct info *info)
         info->error = info->config_error;
     else if (weir_init(&options, &info->ctx))
         info->ctx = NULL;
-    bool speaks = info->ctx ? weir_rank(info->ctx) == 0 : launcher_guess_rank() <= 0;
-    if (!speaks)
+    info->speaks = info->ctx ? weir_rank(info->ctx) == 0 : launcher_reports(&info->error);
+    if (!info->speaks)
         return;
     if (info->ctx && (info->sections & (INFO_TOPO | INFO_RANKS | INFO_LAUNCHER)) &&
         weir_ctx_topo(info->ctx, &info->topo)) {
@@ -181,9 +181,8 @@ int main(int argc, char **argv)
     if (code >= 0)
         return code;
     gather(&info);
-    bool speaks = info.ctx ? weir_rank(info.ctx) == 0 : launcher_guess_rank() <= 0;
     bool ok = info.ctx != NULL;
-    if (speaks)
+    if (info.speaks)
         ok = print_all(&info);
     if (fflush(stdout) || ferror(stdout)) {
         fprintf(stderr, "weir-info: the standard output could not be written\n");

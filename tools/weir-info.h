@@ -24,6 +24,7 @@ struct info {
     unsigned sections;
     bool all;  /* no section was asked for by name: everything, the configuration shortened */
     bool json;
+    bool speaks;           /* this process prints for all */
     weir_ctx *ctx;         /* NULL when weir_init() failed */
     const weir_topo *topo; /* NULL when it was not asked for or could not be had */
     weir_error error;      /* why ctx or topo is missing */
