@@ -16,7 +16,8 @@ mapfile -t files < <(find include base topo comm optim tools perf mpi examples t
 for file in "${files[@]}"; do
     head -n 2 "$file" | grep -q 'SPDX-License-Identifier: BSD-3-Clause' || complain "$file: no SPDX line at the top"
     lines=$(wc -l <"$file")
-    [ "$lines" -le 600 ] || complain "$file: $lines lines; split it (600 are the limit)"
+    case $file in tests/*) limit=700 ;; *) limit=600 ;; esac
+    [ "$lines" -le $limit ] || complain "$file: $lines lines; split it ($limit are the limit)"
 done
 
 # Functions: from a "{" to a "}" in column 0.
