@@ -178,10 +178,12 @@ weir_status wr_ucx_peer_usable(struct ucx *u, int peer, struct ucx_peer **out, w
 
 static void endpoint_close(struct ucx_peer *p)
 {
-    unsigned mode = p->peer_errors ? UCP_EP_CLOSE_MODE_FORCE : UCP_EP_CLOSE_MODE_FLUSH;
-    ucs_status_ptr_t req = ucp_ep_close_nb(p->ep, mode);
-    if (UCS_PTR_IS_PTR(req))
-        ucp_request_free(req); /* UCX frees it when it is done */
+    /* Without error handling an endpoint can only be closed with the peer's help: it goes with the worker. */
+    if (p->peer_errors) {
+        ucs_status_ptr_t req = ucp_ep_close_nb(p->ep, UCP_EP_CLOSE_MODE_FORCE);
+        if (UCS_PTR_IS_PTR(req))
+            ucp_request_free(req); /* UCX frees it when it is done */
+    }
     p->ep = NULL;
     wr_list_remove(&p->link);
 }
