@@ -92,7 +92,7 @@ static void world_params(struct world *w, int rank, struct wr_transport_params *
     w->lost[rank] = -1;
 }
 
-static weir_status world_try(struct world *w, int size, const char *const *overrides, weir_error *err)
+static WR_UNUSED weir_status world_try(struct world *w, int size, const char *const *overrides, weir_error *err)
 {
     static const char *const none[] = {NULL};
     struct wr_env env = {none};
@@ -116,7 +116,7 @@ static weir_status world_try(struct world *w, int size, const char *const *overr
     return WEIR_OK;
 }
 
-static void world_connect(struct world *w)
+static WR_UNUSED void world_connect(struct world *w)
 {
     weir_error err;
     for (int i = 0; i < w->size; i++)
@@ -124,7 +124,7 @@ static void world_connect(struct world *w)
             assert_ok(wr_ofi_ops.connect(w->rank[i], j, &err), &err);
 }
 
-static void world_close(struct world *w)
+static WR_UNUSED void world_close(struct world *w)
 {
     for (int i = 0; i < w->size; i++)
         if (w->rank[i])
@@ -154,43 +154,43 @@ static void world_done(struct wr_op *op, weir_status status)
 }
 
 /* Runs progress until `condition`, at most 20 s. */
-#define world_until(w, condition)                                                                            \
-    do {                                                                                                     \
-        int64_t deadline_ = wr_deadline(20000000000);                                                        \
-        while (!(condition)) {                                                                               \
-            world_progress(w);                                                                               \
-            if (wr_deadline_passed(deadline_))                                                               \
-                fail_msg("after 20 s still not: %s", #condition);                                            \
-        }                                                                                                    \
+#define world_until(w, condition)                                                                                      \
+    do {                                                                                                               \
+        int64_t deadline_ = wr_deadline(20000000000);                                                                  \
+        while (!(condition)) {                                                                                         \
+            world_progress(w);                                                                                         \
+            if (wr_deadline_passed(deadline_))                                                                         \
+                fail_msg("after 20 s still not: %s", #condition);                                                      \
+        }                                                                                                              \
     } while (0)
 
 /* Calls an operation until it is not busy, then waits until it is complete. */
-#define world_call(w, o, call)                                                                               \
-    do {                                                                                                     \
-        weir_status s_;                                                                                      \
-        int64_t until_ = wr_deadline(20000000000);                                                           \
-        (o)->op.done = world_done;                                                                           \
-        (o)->done = false;                                                                                   \
-        while ((s_ = (call)) == WEIR_ERR_BUSY) {                                                             \
-            world_progress(w);                                                                               \
-            if (wr_deadline_passed(until_))                                                                  \
-                fail_msg("after 20 s still busy: %s", #call);                                                \
-        }                                                                                                    \
-        if (s_ == WEIR_IN_PROGRESS) {                                                                        \
-            world_until(w, (o)->done);                                                                       \
-            s_ = (o)->status;                                                                                \
-        }                                                                                                    \
-        if (s_ != WEIR_OK)                                                                                   \
-            fail_msg("%s: %s: %s", #call, weir_status_name(s_), err.message);                                \
+#define world_call(w, o, call)                                                                                         \
+    do {                                                                                                               \
+        weir_status s_;                                                                                                \
+        int64_t until_ = wr_deadline(20000000000);                                                                     \
+        (o)->op.done = world_done;                                                                                     \
+        (o)->done = false;                                                                                             \
+        while ((s_ = (call)) == WEIR_ERR_BUSY) {                                                                       \
+            world_progress(w);                                                                                         \
+            if (wr_deadline_passed(until_))                                                                            \
+                fail_msg("after 20 s still busy: %s", #call);                                                          \
+        }                                                                                                              \
+        if (s_ == WEIR_IN_PROGRESS) {                                                                                  \
+            world_until(w, (o)->done);                                                                                 \
+            s_ = (o)->status;                                                                                          \
+        }                                                                                                              \
+        if (s_ != WEIR_OK)                                                                                             \
+            fail_msg("%s: %s: %s", #call, weir_status_name(s_), err.message);                                          \
     } while (0)
 
-static void world_fill(unsigned char *data, size_t len, unsigned seed)
+static WR_UNUSED void world_fill(unsigned char *data, size_t len, unsigned seed)
 {
     for (size_t i = 0; i < len; i++)
         data[i] = (unsigned char)(seed + i * 7 + (i >> 8));
 }
 
-static bool world_filled(const unsigned char *data, size_t len, unsigned seed)
+static WR_UNUSED bool world_filled(const unsigned char *data, size_t len, unsigned seed)
 {
     for (size_t i = 0; i < len; i++)
         if (data[i] != (unsigned char)(seed + i * 7 + (i >> 8)))

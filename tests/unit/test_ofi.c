@@ -2,7 +2,8 @@
 /* The libfabric transport over the software providers, two and more ranks in one process. */
 #include "tests/unit/ofi_world.h"
 
-static const size_t sizes[] = {1, 7, 8, 64, 129, 1000, 1024, 1025, 4096, 8191, 8192, 8193, 65536, 100001, 1048576, 3000001};
+static const size_t sizes[] = {1,    7,    8,    64,   129,   1000,   1024,    1025,
+                               4096, 8191, 8192, 8193, 65536, 100001, 1048576, 3000001};
 enum { SPACE = 3000001 + 64 };
 
 struct pair {
@@ -81,7 +82,9 @@ static void puts_and_gets(struct pair *p)
         size_t len = sizes[i], offset = i * 3 % 64;
         memset(p->to, 0, SPACE);
         world_fill(p->from + i % 5, len, (unsigned)i);
-        world_call(w, &o, wr_ofi_ops.put(w->rank[0], 1, p->from + i % 5, p->from_region, len, p->rkey, offset, 0, &o.op, &err));
+        world_call(w, &o,
+                   wr_ofi_ops.put(w->rank[0], 1, p->from + i % 5, p->from_region, len, p->rkey, offset, 0, &o.op,
+                                  &err));
         world_call(w, &o, wr_ofi_ops.flush(w->rank[0], i % 2 ? 1 : -1, &o.op, &err));
         if (!world_filled(p->to + offset, len, (unsigned)i) || (offset && p->to[offset - 1]) || p->to[offset + len])
             fail_msg("put of %zu bytes arrived wrong", len);
@@ -104,7 +107,9 @@ static void signals(struct pair *p)
     for (size_t i = 0; i < WR_ARRAY_SIZE(sizes); i++) {
         memset(p->to, 0, SPACE);
         world_fill(p->from, sizes[i], (unsigned)i + 100);
-        world_call(w, &o, wr_ofi_ops.put_signal(w->rank[0], 1, p->from, p->from_region, sizes[i], p->rkey, 3, 5, 0, &o.op, &err));
+        world_call(w, &o,
+                   wr_ofi_ops.put_signal(w->rank[0], 1, p->from, p->from_region, sizes[i], p->rkey, 3, 5, 0, &o.op,
+                                         &err));
         count++;
         world_until(w, w->signals[1][5] == count);
         if (!world_filled(p->to + 3, sizes[i], (unsigned)i + 100))
@@ -135,14 +140,15 @@ static void fences(struct pair *p)
             weir_status status;
             o[k].done = false;
             o[k].op.done = world_done;
-            while ((status = wr_ofi_ops.put(w->rank[0], 1, p->from + at, p->from_region, n, p->rkey, at, 0, &o[k].op, &err)) ==
-                   WEIR_ERR_BUSY)
+            while ((status = wr_ofi_ops.put(w->rank[0], 1, p->from + at, p->from_region, n, p->rkey, at, 0, &o[k].op,
+                                            &err)) == WEIR_ERR_BUSY)
                 world_progress(w);
             assert_true(status == WEIR_OK || status == WEIR_IN_PROGRESS);
             o[k].done = status == WEIR_OK;
         }
         if (round % 3 == 0) {
-            world_call(w, &f, wr_ofi_ops.put_signal(w->rank[0], 1, NULL, NULL, 0, NULL, 0, 7, WR_OP_FENCE, &f.op, &err));
+            world_call(w, &f,
+                       wr_ofi_ops.put_signal(w->rank[0], 1, NULL, NULL, 0, NULL, 0, 7, WR_OP_FENCE, &f.op, &err));
             world_until(w, w->signals[1][7] == before + 1);
         } else if (round % 3 == 1) {
             uint32_t n = w->arg[1].next[0];
@@ -150,13 +156,15 @@ static void fences(struct pair *p)
             world_until(w, w->arg[1].got == got + 1);
         } else {
             p->from[SPACE - 1] = 1;
-            world_call(w, &f, wr_ofi_ops.put(w->rank[0], 1, p->from + SPACE - 1, p->from_region, 1, p->rkey, SPACE - 1,
-                                                   WR_OP_FENCE, &f.op, &err));
+            world_call(w, &f,
+                       wr_ofi_ops.put(w->rank[0], 1, p->from + SPACE - 1, p->from_region, 1, p->rkey, SPACE - 1,
+                                      WR_OP_FENCE, &f.op, &err));
             world_until(w, wr_load_acquire(&p->to[SPACE - 1]) == 1);
         }
         if (!world_filled(p->to, len, (unsigned)round))
             fail_msg("round %d: the fenced operation passed a put", round);
-        world_until(w, o[0].done && o[1].done && o[2].done && o[3].done && o[4].done && o[5].done && o[6].done && o[7].done);
+        world_until(w, o[0].done && o[1].done && o[2].done && o[3].done && o[4].done && o[5].done && o[6].done &&
+                           o[7].done);
     }
 }
 
@@ -182,8 +190,9 @@ static void crowds(struct pair *p)
                 size_t len = (size_t)next[r] * 13 % 9000;
                 struct world_op *op = &o[r * N + next[r]];
                 op->op.done = world_done;
-                weir_status status = wr_ofi_ops.put_signal(w->rank[r], 1 - r, r ? p->to : p->from, r ? p->to_region : p->from_region,
-                                                                 len, r ? back : p->rkey, 0, 9, 0, &op->op, &err);
+                weir_status status =
+                    wr_ofi_ops.put_signal(w->rank[r], 1 - r, r ? p->to : p->from, r ? p->to_region : p->from_region,
+                                          len, r ? back : p->rkey, 0, 9, 0, &op->op, &err);
                 if (status == WEIR_ERR_BUSY)
                     break;
                 assert_true(status == WEIR_OK || status == WEIR_IN_PROGRESS);
@@ -217,11 +226,11 @@ static void all_of(const char *provider, const char *extra)
     pair_close(&p);
 }
 
-#define PROVIDER(function, name, extra)                                                                      \
-    static void function(void **state)                                                                       \
-    {                                                                                                        \
-        (void)state;                                                                                         \
-        all_of(name, extra);                                                                                 \
+#define PROVIDER(function, name, extra)                                                                                \
+    static void function(void **state)                                                                                 \
+    {                                                                                                                  \
+        (void)state;                                                                                                   \
+        all_of(name, extra);                                                                                           \
     }
 PROVIDER(over_net, "net", NULL)
 PROVIDER(over_rxm, "tcp;ofi_rxm", NULL)

@@ -5,7 +5,8 @@
 static void providers_have_an_order(void **state)
 {
     (void)state;
-    static const char *const order[] = {"cxi", "psm3", "efa", "verbs;ofi_rxm", "a new one", "net", "tcp;ofi_rxm", "udp;ofi_rxd", "shm"};
+    static const char *const order[] = {"cxi",         "psm3",        "efa", "verbs;ofi_rxm", "a new one", "net",
+                                        "tcp;ofi_rxm", "udp;ofi_rxd", "shm"};
     for (size_t i = 1; i < WR_ARRAY_SIZE(order); i++)
         assert_true(wr_ofi_quirks_find(order[i - 1])->preference > wr_ofi_quirks_find(order[i])->preference);
     assert_int_equal(wr_ofi_quirks_find("sockets")->preference, 0);
@@ -47,7 +48,11 @@ static const char *choose(const char *override1, const char *override2, int node
     struct fi_info *chosen[WR_OFI_RAILS];
     unsigned count = 0;
     assert_ok(wr_config_load(&config, &env, overrides, err), err);
-    struct wr_transport_params p = {.config = &config, .size = node_size, .node_rank = node_rank, .node_size = node_size, .numa = -1};
+    struct wr_transport_params p = {.config = &config,
+                                    .size = node_size,
+                                    .node_rank = node_rank,
+                                    .node_size = node_size,
+                                    .numa = -1};
     weir_status status = wr_ofi_nics_choose(&p, fake, n, chosen, &count, err);
     wr_config_free(&config);
     text[0] = '\0';

@@ -21,8 +21,8 @@ static bool world_open(struct world *w, int size, const char *extra)
     return true;
 }
 
-#define OPEN(w, size)                                                                                        \
-    if (!world_open(w, size, NULL))                                                                          \
+#define OPEN(w, size)                                                                                                  \
+    if (!world_open(w, size, NULL))                                                                                    \
     skip()
 
 /* ---- order of messages ---- */
@@ -199,7 +199,8 @@ static bool flight_open(struct flight *f)
     f->rkey = world_key(&f->w, 1, f->remote, 0);
     f->op.op.done = world_done;
     weir_status status;
-    while ((status = wr_ofi_ops.put(f->w.rank[0], 1, f->memory, f->local, 65536, f->rkey, 0, 0, &f->op.op, &err)) == WEIR_ERR_BUSY)
+    while ((status = wr_ofi_ops.put(f->w.rank[0], 1, f->memory, f->local, 65536, f->rkey, 0, 0, &f->op.op, &err)) ==
+           WEIR_ERR_BUSY)
         world_progress(&f->w);
     assert_int_equal(status, WEIR_IN_PROGRESS);
     f->req = wr_list_first(&f->ofi->peers[1]->inflight, struct wr_ofi_req, link);
@@ -217,16 +218,15 @@ static void flight_close(struct flight *f)
     free(f->memory);
 }
 
-static void a_reset_connection_is_a_lost_peer(void **state)
+static void lost_by(int error, int provider_error)
 {
-    (void)state;
     struct flight f;
     struct world_op flush = {.op.done = world_done};
     weir_error err;
     if (!flight_open(&f))
         skip();
     assert_int_equal(wr_ofi_ops.flush(f.w.rank[0], 1, &flush.op, &err), WEIR_IN_PROGRESS);
-    cq_error = (struct fi_cq_err_entry){.op_context = f.req, .err = FI_ECONNRESET};
+    cq_error = (struct fi_cq_err_entry){.op_context = f.req, .err = error, .prov_errno = provider_error};
     cq_result = -FI_EAVAIL;
     wr_ofi_ops.progress(f.w.rank[0]);
     assert_true(f.op.done && f.op.status == WEIR_ERR_PEER_LOST);
@@ -236,6 +236,13 @@ static void a_reset_connection_is_a_lost_peer(void **state)
     assert_int_equal(err.rank, 1);
     assert_int_equal(wr_ofi_ops.flush(f.w.rank[0], -1, &flush.op, &err), WEIR_ERR_PEER_LOST);
     flight_close(&f);
+}
+
+static void a_reset_connection_is_a_lost_peer(void **state)
+{
+    (void)state;
+    lost_by(FI_ECONNRESET, 0);
+    lost_by(FI_ECANCELED, FI_ENOTCONN); /* flushed with its connection */
 }
 
 static void another_error_fails_the_operation_alone(void **state)
@@ -367,8 +374,8 @@ static int mr_fid_close(struct fid *fid)
     return 0;
 }
 
-static int mr_reg(struct fid *fid, const void *buf, size_t len, uint64_t access, uint64_t offset, uint64_t requested_key,
-                  uint64_t flags, struct fid_mr **mr, void *context)
+static int mr_reg(struct fid *fid, const void *buf, size_t len, uint64_t access, uint64_t offset,
+                  uint64_t requested_key, uint64_t flags, struct fid_mr **mr, void *context)
 {
     (void)fid;
     (void)buf;
@@ -420,7 +427,10 @@ static void registration_modes(void **state)
     int saved_mode = ofi->mr_mode;
     mr_ops = *saved_mr;
     mr_ops.reg = mr_reg;
-    mr_fid_ops = (struct fi_ops){.size = sizeof mr_fid_ops, .close = mr_fid_close, .bind = mr_fid_bind, .control = mr_fid_control};
+    mr_fid_ops = (struct fi_ops){.size = sizeof mr_fid_ops,
+                                 .close = mr_fid_close,
+                                 .bind = mr_fid_bind,
+                                 .control = mr_fid_control};
     domain_ops.control = domain_control;
     rail->domain->mr = &mr_ops;
     rail->domain->fid.ops = &domain_ops;
@@ -476,7 +486,8 @@ static void local_registration(void **state)
     OPEN(&w, 2);
     struct wr_ofi *ofi = wr_ofi_of(w.rank[0]);
     ofi->mr_mode |= FI_MR_LOCAL;
-    assert_ok(wr_ofi_ops.reg(w.rank[1], memory + 65536, 65536, WR_REG_REMOTE_WRITE | WR_REG_REMOTE_READ, &remote, &err), &err);
+    assert_ok(wr_ofi_ops.reg(w.rank[1], memory + 65536, 65536, WR_REG_REMOTE_WRITE | WR_REG_REMOTE_READ, &remote, &err),
+              &err);
     struct wr_rkey *rkey = world_key(&w, 1, remote, 0);
     world_fill(memory, 1000, 9);
     world_call(&w, &o, wr_ofi_ops.put(w.rank[0], 1, memory, NULL, 1000, rkey, 0, 0, &o.op, &err));

@@ -154,8 +154,8 @@ static weir_status wr_ofi_memory_open(struct wr_ofi *ofi, weir_error *err)
     }
     weir_status status = WEIR_OK;
     if (ofi->mr_mode & FI_MR_LOCAL)
-        status = wr_ofi_region_create(ofi, ofi->memory, buffers * WR_OFI_STRIDE, 0, FI_SEND | FI_RECV | FI_READ | FI_WRITE,
-                                      false, &ofi->buffers, err);
+        status = wr_ofi_region_create(ofi, ofi->memory, buffers * WR_OFI_STRIDE, 0,
+                                      FI_SEND | FI_RECV | FI_READ | FI_WRITE, false, &ofi->buffers, err);
     if (!status)
         status = wr_ofi_region_create(ofi, ofi->control, control, 0, FI_REMOTE_READ, false, &ofi->control_region, err);
     return status;
@@ -200,7 +200,8 @@ static weir_status wr_ofi_wait_open(struct wr_ofi *ofi, weir_error *err)
         return WEIR_OK;
     ofi->epoll_fd = epoll_create1(EPOLL_CLOEXEC);
     if (ofi->epoll_fd < 0)
-        return wr_error_errno(err, WEIR_ERR_SYSTEM, errno, "raise the limit of open files (ulimit -n)", "epoll_create1");
+        return wr_error_errno(err, WEIR_ERR_SYSTEM, errno, "raise the limit of open files (ulimit -n)",
+                              "epoll_create1");
     for (unsigned i = 0; i < ofi->nrails; i++) {
         struct epoll_event event = {.events = EPOLLIN, .data.u32 = i};
         if (epoll_ctl(ofi->epoll_fd, EPOLL_CTL_ADD, ofi->rail[i].wait_fd, &event))
@@ -262,7 +263,8 @@ static void wr_ofi_close(struct wr_transport *t)
     free(ofi);
 }
 
-static weir_status wr_ofi_open(const struct wr_transport_params *params, struct wr_transport **transport, weir_error *err)
+static weir_status wr_ofi_open(const struct wr_transport_params *params, struct wr_transport **transport,
+                               weir_error *err)
 {
     struct wr_ofi *ofi = calloc(1, sizeof *ofi);
     weir_error own;

@@ -37,16 +37,16 @@
 
 enum {
     WR_OFI_RAILS = 8,
-    WR_OFI_VERSION = 1,        /* of the address, the keys and the messages */
-    WR_OFI_PAYLOAD = 8192,     /* largest active message */
-    WR_OFI_RX_BUFFERS = 128,   /* receives that are kept posted */
-    WR_OFI_RX_SPARE = 128,     /* more of them, for messages that wait for an earlier one (providers without order) */
-    WR_OFI_TX_BUFFERS = 128,   /* messages and copied puts in flight */
-    WR_OFI_REQUESTS = 2048,    /* operations in flight */
-    WR_OFI_BULKS = 512,        /* operations in flight that need several steps */
-    WR_OFI_CQ_BATCH = 16,      /* completions read at once */
+    WR_OFI_VERSION = 1,          /* of the address, the keys and the messages */
+    WR_OFI_PAYLOAD = 8192,       /* largest active message */
+    WR_OFI_RX_BUFFERS = 128,     /* receives that are kept posted */
+    WR_OFI_RX_SPARE = 128,       /* more of them, for messages that wait for an earlier one (providers without order) */
+    WR_OFI_TX_BUFFERS = 128,     /* messages and copied puts in flight */
+    WR_OFI_REQUESTS = 2048,      /* operations in flight */
+    WR_OFI_BULKS = 512,          /* operations in flight that need several steps */
+    WR_OFI_CQ_BATCH = 16,        /* completions read at once */
     WR_OFI_STRIPE_MIN = 1 << 18, /* a put shorter than this stays on one rail */
-    WR_OFI_CHUNK_MAX = 1 << 30 /* no single post is longer */
+    WR_OFI_CHUNK_MAX = 1 << 30   /* no single post is longer */
 };
 
 /* What is known about providers, by name (ofi_info.c); everything else is asked of the provider. */
@@ -81,9 +81,9 @@ struct wr_ofi_eager {
 enum { WR_OFI_BUFFER = WR_OFI_PAYLOAD + sizeof(struct wr_ofi_header) + sizeof(struct wr_ofi_eager) };
 
 /* Immediate data: a kind in the upper 4 bits, the slot in the lower 28: fits every provider's 4 bytes. */
-#define WR_OFI_IMMEDIATE(slot)        (0x50000000u | (slot))
-#define WR_OFI_IMMEDIATE_OK(data)     (((data) & 0xf0000000u) == 0x50000000u)
-#define WR_OFI_IMMEDIATE_SLOT(data)   ((uint32_t)(data) & 0x0fffffffu)
+#define WR_OFI_IMMEDIATE(slot)      (0x50000000u | (slot))
+#define WR_OFI_IMMEDIATE_OK(data)   (((data)&0xf0000000u) == 0x50000000u)
+#define WR_OFI_IMMEDIATE_SLOT(data) ((uint32_t)(data)&0x0fffffffu)
 
 struct wr_ofi;
 
@@ -104,15 +104,15 @@ struct wr_ofi_req {
     struct wr_ofi_context ctx;
     struct wr_list link; /* in the peer's list */
     struct wr_ofi_peer *peer;
-    struct wr_op *op;            /* NULL: nobody waits, or was told already */
-    struct wr_ofi_bulk *bulk;    /* of which it is a piece, or NULL */
-    void *buffer;                /* tx buffer that is given back, or NULL */
-    void *copy_to;               /* get without a region: where the buffer goes */
+    struct wr_op *op;         /* NULL: nobody waits, or was told already */
+    struct wr_ofi_bulk *bulk; /* of which it is a piece, or NULL */
+    void *buffer;             /* tx buffer that is given back, or NULL */
+    void *copy_to;            /* get without a region: where the buffer goes */
     size_t copy_len;
     uint8_t lane;
     uint8_t epoch;
-    bool is_put; /* counted in peer->open_puts[epoch] */
-    bool is_sync; /* a read of the control word for the peer's sync round */
+    bool is_put;    /* counted in peer->open_puts[epoch] */
+    bool is_sync;   /* a read of the control word for the peer's sync round */
     uint64_t round; /* which one */
 };
 
@@ -159,21 +159,21 @@ struct wr_ofi_peer {
     uint8_t own_rail[WR_OFI_RAILS], remote_rail[WR_OFI_RAILS]; /* this and the following by lane */
     fi_addr_t addr[WR_OFI_RAILS];
     uint64_t control_base[WR_OFI_RAILS], control_key[WR_OFI_RAILS]; /* its control region */
-    bool control_mapped[WR_OFI_RAILS];      /* the key came from fi_mr_map_raw */
-    uint32_t seq;                           /* of the next message to it */
-    uint64_t eager_sent, eager_acked;       /* put_signals as messages */
-    unsigned dirty;                         /* stream: lanes with puts that are not known to be visible */
-    unsigned open_puts[2], open_bulks[2];   /* by epoch */
+    bool control_mapped[WR_OFI_RAILS];                              /* the key came from fi_mr_map_raw */
+    uint32_t seq;                                                   /* of the next message to it */
+    uint64_t eager_sent, eager_acked;                               /* put_signals as messages */
+    unsigned dirty;                       /* stream: lanes with puts that are not known to be visible */
+    unsigned open_puts[2], open_bulks[2]; /* by epoch */
     uint8_t epoch;
-    struct wr_list inflight;                /* its requests */
+    struct wr_list inflight; /* its requests */
     struct wr_list waiters;
-    struct wr_list sync_link;               /* in ofi->syncing while a round runs */
+    struct wr_list sync_link; /* in ofi->syncing while a round runs */
     bool syncing;
-    uint64_t round;                         /* rounds begun; a waiter wants one begun after its puts */
-    uint64_t round_eager;                   /* eager puts that the round waits for */
-    unsigned round_lanes;                   /* lanes whose read is still to be posted */
-    unsigned round_reads;                   /* reads in flight */
-    int64_t round_next;                     /* when to read the control word again */
+    uint64_t round;       /* rounds begun; a waiter wants one begun after its puts */
+    uint64_t round_eager; /* eager puts that the round waits for */
+    unsigned round_lanes; /* lanes whose read is still to be posted */
+    unsigned round_reads; /* reads in flight */
+    int64_t round_next;   /* when to read the control word again */
     int64_t round_pause;
 };
 
@@ -191,8 +191,8 @@ struct wr_ofi_rail {
     struct fid_av *av;
     struct fid_ep *ep;
     int wait_fd;
-    uint64_t next_key;      /* where keys are ours to choose */
-    uint64_t max_post;      /* longest single transfer */
+    uint64_t next_key; /* where keys are ours to choose */
+    uint64_t max_post; /* longest single transfer */
     size_t inject;
     unsigned tx_used, tx_max;
 };
@@ -219,7 +219,7 @@ struct wr_ofi {
     unsigned nrails;
     const struct wr_ofi_quirks *quirks;
     char provider[64], device[128];
-    uint64_t mode;          /* info->mode */
+    uint64_t mode; /* info->mode */
     int mr_mode;
     bool stream;            /* see above */
     bool delivery_complete; /* asked of each put */
@@ -229,13 +229,13 @@ struct wr_ofi {
     bool broken;            /* the completion queue failed */
     weir_error failure;     /* why */
 
-    struct wr_ofi_peer **peers; /* by rank, NULL: not connected */
+    struct wr_ofi_peer **peers;    /* by rank, NULL: not connected */
     struct wr_ofi_source *sources; /* by rank, without ordered_messages */
 
     struct wr_region *buffers; /* covers the memory of tx and rx buffers */
     char *memory;
     size_t memory_len;
-    void *tx_free;   /* singly linked */
+    void *tx_free; /* singly linked */
     struct wr_ofi_rx *rx;
     unsigned nrx;
     struct wr_list rx_idle; /* to be posted */
@@ -263,14 +263,15 @@ static inline struct wr_ofi *wr_ofi_of(struct wr_transport *t)
 /* ---- ofi_info.c: which provider ---- */
 
 struct wr_ofi_candidates {
-    struct fi_info *list; /* of fi_getinfo() */
+    struct fi_info *list;  /* of fi_getinfo() */
     struct fi_info **info; /* usable ones, best provider first; interfaces of one provider stand together */
     size_t n;
 };
 
 /* Asks libfabric what there is, drops what cannot be used and orders the rest. WEIR_ERR_CONFIG lists what there is when
  * WEIR_OFI_PROVIDER matches nothing; WEIR_ERR_UNSUPPORTED when there is nothing. */
-weir_status wr_ofi_candidates_find(const struct wr_transport_params *params, struct wr_ofi_candidates *c, weir_error *err);
+weir_status wr_ofi_candidates_find(const struct wr_transport_params *params, struct wr_ofi_candidates *c,
+                                   weir_error *err);
 void wr_ofi_candidates_free(struct wr_ofi_candidates *c);
 const struct wr_ofi_quirks *wr_ofi_quirks_find(const char *provider);
 /* Asks again for one interface, with `caps` and default operation flags added; NULL when the provider cannot. */
@@ -280,8 +281,8 @@ struct fi_info *wr_ofi_info_refine(const struct fi_info *info, uint64_t caps, ui
 
 /* What is known of an interface from libfabric and /sys. */
 struct wr_ofi_nic {
-    int numa;            /* -1 unknown */
-    int distance;        /* from params->numa, 10 is local, as the kernel has it */
+    int numa;     /* -1 unknown */
+    int distance; /* from params->numa, 10 is local, as the kernel has it */
     bool physical, loopback, up;
 };
 void wr_ofi_nic_describe(const struct fi_info *info, int numa, struct wr_ofi_nic *nic);
@@ -317,14 +318,15 @@ void wr_ofi_region_destroy(struct wr_ofi *ofi, struct wr_region *region);
 weir_status wr_ofi_reg(struct wr_transport *t, void *addr, uint64_t len, unsigned flags, struct wr_region **region,
                        weir_error *err);
 void wr_ofi_dereg(struct wr_transport *t, struct wr_region *region);
-weir_status wr_ofi_key_export(struct wr_transport *t, struct wr_region *region, void *buf, size_t *len, weir_error *err);
+weir_status wr_ofi_key_export(struct wr_transport *t, struct wr_region *region, void *buf, size_t *len,
+                              weir_error *err);
 weir_status wr_ofi_key_import(struct wr_transport *t, int peer, const void *key, size_t len, struct wr_rkey **rkey,
                               weir_error *err);
 void wr_ofi_key_close(struct wr_transport *t, struct wr_rkey *rkey);
 /* One registration's remote half on one rail, for addresses and keys: at most WR_OFI_RAIL_KEY bytes. */
 enum { WR_OFI_RAIL_KEY = 96 };
-weir_status wr_ofi_rail_key_write(struct wr_ofi *ofi, unsigned rail, const struct wr_region *region, void *buf, size_t *len,
-                                  weir_error *err);
+weir_status wr_ofi_rail_key_write(struct wr_ofi *ofi, unsigned rail, const struct wr_region *region, void *buf,
+                                  size_t *len, weir_error *err);
 weir_status wr_ofi_rail_key_read(struct wr_ofi *ofi, unsigned rail, const void *buf, size_t len, uint64_t *base,
                                  uint64_t *key, bool *mapped, weir_error *err);
 void *wr_ofi_desc(const struct wr_ofi *ofi, const struct wr_region *region, unsigned rail);
@@ -402,6 +404,5 @@ void wr_ofi_disarm(struct wr_transport *t);
 /* Whether libfabric's error (positive) says clearly that the other side is gone. */
 bool wr_ofi_says_lost(int error);
 void wr_ofi_break(struct wr_ofi *ofi, const char *what, long code);
-
 
 #endif

@@ -117,8 +117,9 @@ weir_status wr_ofi_am(struct wr_transport *t, int rank, unsigned id, const void 
     if (!peer)
         return status;
     if (id >= WR_AM_HANDLERS || header_len > WR_OFI_PAYLOAD || len > WR_OFI_PAYLOAD - header_len)
-        return wr_error_set(err, WEIR_ERR_INVALID, NULL, "message %u of %zu + %zu bytes; at most %d bytes and handlers 0..%d", id,
-                            header_len, len, (int)WR_OFI_PAYLOAD, WR_AM_HANDLERS - 1);
+        return wr_error_set(err, WEIR_ERR_INVALID, NULL,
+                            "message %u of %zu + %zu bytes; at most %d bytes and handlers 0..%d", id, header_len, len,
+                            (int)WR_OFI_PAYLOAD, WR_AM_HANDLERS - 1);
     bool use_flag;
     if ((flags & WR_OP_FENCE) && !wr_ofi_fence_ready(ofi, peer, false, &use_flag))
         return WEIR_ERR_BUSY;
@@ -172,8 +173,8 @@ static void wr_ofi_handle_eager(struct wr_ofi *ofi, const struct wr_ofi_header *
         memcpy((char *)region->addr + eager.offset, data, len);
         wr_ofi_count_signal(ofi, head->slot);
     } else {
-        wr_error(ofi->base.params.log, TRANSPORT, "ofi: rank %u put %zu bytes into a region that does not exist any more; dropped",
-                 head->source, len);
+        wr_error(ofi->base.params.log, TRANSPORT,
+                 "ofi: rank %u put %zu bytes into a region that does not exist any more; dropped", head->source, len);
     }
     uint64_t *word = &ofi->control[head->source];
     wr_store_release(word, *word + 1);
@@ -201,7 +202,8 @@ static void wr_ofi_dispatch(struct wr_ofi *ofi, const char *data, size_t len)
         wr_ofi_handle_eager(ofi, &head, data, len);
         break;
     default:
-        wr_error(params->log, TRANSPORT, "ofi: rank %u sent a message of unknown kind %u; dropped", head.source, head.kind);
+        wr_error(params->log, TRANSPORT, "ofi: rank %u sent a message of unknown kind %u; dropped", head.source,
+                 head.kind);
     }
 }
 
@@ -222,8 +224,7 @@ static void wr_ofi_in_turn(struct wr_ofi *ofi, struct wr_ofi_source *source, str
 {
     if (seq != source->expected) {
         struct wr_ofi_rx *other;
-        wr_list_for_each(other, &source->held, link)
-        {
+        wr_list_for_each (other, &source->held, link) {
             if ((int32_t)(wr_ofi_seq_of(other) - seq) > 0)
                 break;
         }
@@ -250,7 +251,8 @@ void wr_ofi_received(struct wr_ofi *ofi, struct wr_ofi_rx *rx, size_t len)
     if (len >= sizeof head)
         memcpy(&head, rx->data, sizeof head);
     if (len < sizeof head || head.source >= (uint32_t)ofi->base.params.size) {
-        wr_error(ofi->base.params.log, TRANSPORT, "ofi: a message of %zu bytes that no rank can have sent; dropped", len);
+        wr_error(ofi->base.params.log, TRANSPORT, "ofi: a message of %zu bytes that no rank can have sent; dropped",
+                 len);
         wr_ofi_rx_idle(ofi, rx);
     } else if (ofi->ordered_messages) {
         wr_ofi_dispatch(ofi, rx->data, len);

@@ -145,8 +145,7 @@ int wr_ofi_bulk_pump(struct wr_ofi *ofi)
 {
     struct wr_ofi_bulk *bulk, *next;
     int ended = 0;
-    wr_list_for_each_safe(bulk, next, &ofi->bulks, link)
-    {
+    wr_list_for_each_safe (bulk, next, &ofi->bulks, link) {
         while (wr_ofi_bulk_step(ofi, bulk))
             ;
         if (bulk->stage != WR_OFI_END || bulk->inflight)

@@ -31,9 +31,14 @@ _Static_assert(sizeof(struct wr_ofi_address_head) + WR_OFI_RAILS * sizeof(struct
 weir_status wr_ofi_address(struct wr_transport *t, void *buf, size_t *len, weir_error *err)
 {
     struct wr_ofi *ofi = wr_ofi_of(t);
-    struct wr_ofi_address_head head = {
-        .magic = WR_OFI_MAGIC, .version = WR_OFI_VERSION, .rank = (uint32_t)t->params.rank, .size = (uint32_t)t->params.size,
-        .nrails = ofi->nrails, .immediate = ofi->immediate, .stream = ofi->stream, .payload = WR_OFI_PAYLOAD};
+    struct wr_ofi_address_head head = {.magic = WR_OFI_MAGIC,
+                                       .version = WR_OFI_VERSION,
+                                       .rank = (uint32_t)t->params.rank,
+                                       .size = (uint32_t)t->params.size,
+                                       .nrails = ofi->nrails,
+                                       .immediate = ofi->immediate,
+                                       .stream = ofi->stream,
+                                       .payload = WR_OFI_PAYLOAD};
     size_t need = sizeof head + ofi->nrails * sizeof(struct wr_ofi_address_rail);
     if (*len < need)
         return wr_error_set(err, WEIR_ERR_LIMIT, NULL, "the address needs %zu bytes, there are %zu", need, *len);
@@ -74,7 +79,8 @@ bool wr_ofi_reaches(const struct wr_transport *t, int peer)
 /* ---- reading an address ---- */
 
 static weir_status wr_ofi_address_read(struct wr_ofi *ofi, int peer, const void *data, size_t len,
-                                       struct wr_ofi_address_head *head, struct wr_ofi_address_rail *rails, weir_error *err)
+                                       struct wr_ofi_address_head *head, struct wr_ofi_address_rail *rails,
+                                       weir_error *err)
 {
     static const char advice[] = "give all ranks the same build, WEIR_OFI_PROVIDER and kind of network";
     if (len < sizeof *head)
@@ -82,12 +88,12 @@ static weir_status wr_ofi_address_read(struct wr_ofi *ofi, int peer, const void 
     memcpy(head, data, sizeof *head);
     head->provider[sizeof head->provider - 1] = '\0';
     if (head->magic != WR_OFI_MAGIC || head->version != WR_OFI_VERSION || head->payload != WR_OFI_PAYLOAD)
-        return wr_error_set(err, WEIR_ERR_PROTOCOL, advice, "the address of rank %d is of another version or byte order",
-                            peer);
+        return wr_error_set(err, WEIR_ERR_PROTOCOL, advice,
+                            "the address of rank %d is of another version or byte order", peer);
     if (strcmp(head->provider, ofi->provider) || head->immediate != ofi->immediate || head->stream != ofi->stream)
         return wr_error_set(err, WEIR_ERR_MISMATCH, advice,
-                            "rank %d uses libfabric provider %s with signals by %s, rank %d uses %s with signals by %s", peer,
-                            head->provider, head->immediate ? "immediate data" : "message", ofi->base.params.rank,
+                            "rank %d uses libfabric provider %s with signals by %s, rank %d uses %s with signals by %s",
+                            peer, head->provider, head->immediate ? "immediate data" : "message", ofi->base.params.rank,
                             ofi->provider, ofi->immediate ? "immediate data" : "message");
     if (head->rank != (uint32_t)peer || head->size != (uint32_t)ofi->base.params.size)
         return wr_error_set(err, WEIR_ERR_PROTOCOL, NULL, "the address of rank %d says rank %u of %u", peer, head->rank,
@@ -112,8 +118,8 @@ static bool wr_ofi_same_fabric(const struct wr_ofi *ofi, unsigned own, const str
 }
 
 /* Pairs own rails with the peer's: equal numbers first, each rail once. Lane 0 always exists. */
-static void wr_ofi_lanes_pair(const struct wr_ofi *ofi, struct wr_ofi_peer *peer, const struct wr_ofi_address_rail *rails,
-                              unsigned nrails)
+static void wr_ofi_lanes_pair(const struct wr_ofi *ofi, struct wr_ofi_peer *peer,
+                              const struct wr_ofi_address_rail *rails, unsigned nrails)
 {
     unsigned main = 0;
     while (main < ofi->nrails && !wr_ofi_same_fabric(ofi, main, &rails[0]))
@@ -141,8 +147,8 @@ static void wr_ofi_lanes_pair(const struct wr_ofi *ofi, struct wr_ofi_peer *peer
     }
 }
 
-static weir_status wr_ofi_lanes_open(struct wr_ofi *ofi, struct wr_ofi_peer *peer, const struct wr_ofi_address_rail *rails,
-                                     weir_error *err)
+static weir_status wr_ofi_lanes_open(struct wr_ofi *ofi, struct wr_ofi_peer *peer,
+                                     const struct wr_ofi_address_rail *rails, weir_error *err)
 {
     for (unsigned i = 0; i < peer->nlanes; i++) {
         struct wr_ofi_rail *own = &ofi->rail[peer->own_rail[i]];
@@ -168,7 +174,8 @@ weir_status wr_ofi_connect(struct wr_transport *t, int rank, weir_error *err)
         return WEIR_OK;
     if (!wr_ofi_reaches(t, rank))
         return wr_error_set(err, WEIR_ERR_UNSUPPORTED, "choose a provider that leaves the node",
-                            "libfabric provider %s does not reach rank %d, which is on another node", ofi->provider, rank);
+                            "libfabric provider %s does not reach rank %d, which is on another node", ofi->provider,
+                            rank);
     const void *data;
     size_t len;
     weir_status status = t->params.peer_address(t->params.arg, rank, &data, &len, err);
@@ -248,8 +255,7 @@ void wr_ofi_peer_lost(struct wr_ofi *ofi, struct wr_ofi_peer *peer, const char *
     wr_warn(ofi->base.params.log, TRANSPORT, "ofi: rank %d was lost: %s", peer->rank, reason);
     /* Requests stay taken until the provider gives them back; only their owners are told now. */
     struct wr_ofi_req *req;
-    wr_list_for_each(req, &peer->inflight, link)
-    {
+    wr_list_for_each (req, &peer->inflight, link) {
         struct wr_op *op = req->op;
         req->op = NULL;
         req->copy_to = NULL;
@@ -257,8 +263,7 @@ void wr_ofi_peer_lost(struct wr_ofi *ofi, struct wr_ofi_peer *peer, const char *
             op->done(op, WEIR_ERR_PEER_LOST);
     }
     struct wr_ofi_bulk *bulk;
-    wr_list_for_each(bulk, &ofi->bulks, link)
-    {
+    wr_list_for_each (bulk, &ofi->bulks, link) {
         struct wr_op *op = bulk->op;
         if (bulk->peer != peer)
             continue;

@@ -38,8 +38,7 @@ void wr_ofi_break(struct wr_ofi *ofi, const char *what, long code)
         struct wr_ofi_req *req;
         if (!peer)
             continue;
-        wr_list_for_each(req, &peer->inflight, link)
-        {
+        wr_list_for_each (req, &peer->inflight, link) {
             struct wr_op *op = req->op;
             req->op = NULL;
             req->copy_to = NULL;
@@ -49,8 +48,7 @@ void wr_ofi_break(struct wr_ofi *ofi, const char *what, long code)
         wr_ofi_sync_fail(ofi, peer, ofi->failure.status);
     }
     struct wr_ofi_bulk *bulk;
-    wr_list_for_each(bulk, &ofi->bulks, link)
-    {
+    wr_list_for_each (bulk, &ofi->bulks, link) {
         struct wr_op *op = bulk->op;
         bulk->status = ofi->failure.status;
         bulk->op = NULL;
@@ -132,8 +130,10 @@ static void wr_ofi_completion_error(struct wr_ofi *ofi, struct wr_ofi_rail *rail
     }
     struct wr_ofi_req *req = (struct wr_ofi_req *)(void *)ctx;
     struct wr_ofi_peer *peer = req->peer;
-    if (wr_ofi_says_lost(e.err))
-        wr_ofi_peer_lost(ofi, peer, fi_strerror(e.err)); /* tells everyone, this one included */
+    /* nobody but the provider cancels: it flushes what was in flight on a connection that broke */
+    int error = e.err == FI_ECANCELED ? (e.prov_errno < 0 ? -e.prov_errno : e.prov_errno) : e.err;
+    if (wr_ofi_says_lost(error))
+        wr_ofi_peer_lost(ofi, peer, fi_strerror(error)); /* tells everyone, this one included */
     else
         wr_error(ofi->base.params.log, TRANSPORT, "ofi: an operation on rank %d failed: %s (%s)", peer->rank,
                  fi_strerror(e.err), provider ? provider : "");
@@ -154,7 +154,8 @@ static int wr_ofi_rail_progress(struct wr_ofi *ofi, struct wr_ofi_rail *rail)
             continue;
         }
         if (n < 0) {
-            wr_ofi_break(ofi, n == -FI_EOVERRUN ? "the completion queue has overrun" : "reading the completion queue", n);
+            wr_ofi_break(ofi, n == -FI_EOVERRUN ? "the completion queue has overrun" : "reading the completion queue",
+                         n);
             break;
         }
         for (ssize_t i = 0; i < n; i++)
@@ -201,13 +202,11 @@ static bool wr_ofi_work_left(const struct wr_ofi *ofi)
     const struct wr_ofi_peer *peer;
     if (!wr_list_empty(&ofi->rx_idle) && ofi->rx_posted < ofi->rx_target)
         return true;
-    wr_list_for_each(bulk, &ofi->bulks, link)
-    {
+    wr_list_for_each (bulk, &ofi->bulks, link) {
         if (!bulk->inflight)
             return true;
     }
-    wr_list_for_each(peer, &ofi->syncing, sync_link)
-    {
+    wr_list_for_each (peer, &ofi->syncing, sync_link) {
         if (!peer->round_reads && !peer->open_puts[peer->epoch ^ 1])
             return true;
     }

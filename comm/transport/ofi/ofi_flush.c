@@ -192,8 +192,7 @@ int wr_ofi_sync_pump(struct wr_ofi *ofi)
 {
     struct wr_ofi_peer *peer, *next;
     int ended = 0;
-    wr_list_for_each_safe(peer, next, &ofi->syncing, sync_link)
-    {
+    wr_list_for_each_safe (peer, next, &ofi->syncing, sync_link) {
         if (peer->syncing && !wr_ofi_round_step(ofi, peer))
             continue;
         if (!peer->syncing) {

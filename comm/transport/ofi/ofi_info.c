@@ -22,7 +22,7 @@ static const struct wr_ofi_quirks wr_ofi_quirks_table[] = {
     {"tcp", 32, .stream = true, .eager_put = 1024},
     {"tcp;ofi_rxm", 20, .stream = true, .eager_put = 1024},
     {"shm", 5, .node_only = true, .eager_put = 4096},
-    {.name = "sockets"}, /* its remote CQ data hangs, and it is no longer maintained */
+    {.name = "sockets"},     /* its remote CQ data hangs, and it is no longer maintained */
     {.name = "net;ofi_rxm"}, /* the same as net with a layer more */
     {.name = "*;ofi_mrail"}, /* striping is done here */
     {.name = "off_coll*"},
@@ -194,7 +194,8 @@ static void wr_ofi_candidates_drop_local(struct wr_ofi_candidates *c)
     c->n = kept;
 }
 
-weir_status wr_ofi_candidates_find(const struct wr_transport_params *params, struct wr_ofi_candidates *c, weir_error *err)
+weir_status wr_ofi_candidates_find(const struct wr_transport_params *params, struct wr_ofi_candidates *c,
+                                   weir_error *err)
 {
     const char *want = params->config->ofi_provider;
     memset(c, 0, sizeof *c);
@@ -225,7 +226,8 @@ weir_status wr_ofi_candidates_find(const struct wr_transport_params *params, str
         if (!c->n) {
             wr_ofi_candidates_free(c);
             return wr_error_set(err, WEIR_ERR_CONFIG, "choose one of these, or unset WEIR_OFI_PROVIDER",
-                                "WEIR_OFI_PROVIDER=%s is not a usable provider of libfabric here; there are: %s", want, text);
+                                "WEIR_OFI_PROVIDER=%s is not a usable provider of libfabric here; there are: %s", want,
+                                text);
         }
     } else if (params->node_size < params->size) {
         wr_ofi_candidates_drop_local(c);

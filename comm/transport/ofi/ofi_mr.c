@@ -63,7 +63,8 @@ static weir_status wr_ofi_mr_error(struct wr_ofi *ofi, const struct wr_region *r
                             "libfabric provider %s refused to register %s of memory: %s", ofi->provider, bytes,
                             fi_strerror(-rc));
     return wr_error_set(err, WEIR_ERR_TRANSPORT, "FI_LOG_LEVEL=warn shows libfabric's own reason",
-                        "libfabric provider %s failed to register %s of memory: %s", ofi->provider, bytes, fi_strerror(-rc));
+                        "libfabric provider %s failed to register %s of memory: %s", ofi->provider, bytes,
+                        fi_strerror(-rc));
 }
 
 /* ---- the table of regions that messages name ---- */
@@ -167,8 +168,8 @@ void wr_ofi_dereg(struct wr_transport *t, struct wr_region *region)
 /* ---- keys ---- */
 
 /* [raw: u8][length: u8][base: u64][key: u64 or raw bytes] */
-weir_status wr_ofi_rail_key_write(struct wr_ofi *ofi, unsigned rail, const struct wr_region *region, void *buf, size_t *len,
-                                  weir_error *err)
+weir_status wr_ofi_rail_key_write(struct wr_ofi *ofi, unsigned rail, const struct wr_region *region, void *buf,
+                                  size_t *len, weir_error *err)
 {
     uint8_t *out = buf;
     struct fid_mr *mr = region->mr[rail];
@@ -223,8 +224,10 @@ struct wr_ofi_key_head {
 weir_status wr_ofi_key_export(struct wr_transport *t, struct wr_region *region, void *buf, size_t *len, weir_error *err)
 {
     struct wr_ofi *ofi = wr_ofi_of(t);
-    struct wr_ofi_key_head head = {WR_OFI_VERSION, (uint32_t)t->params.rank, region->index, region->generation,
-                                   region->len,    region->flags,            ofi->nrails};
+    struct wr_ofi_key_head head = {WR_OFI_VERSION, (uint32_t)t->params.rank,
+                                   region->index,  region->generation,
+                                   region->len,    region->flags,
+                                   ofi->nrails};
     uint8_t *out = buf;
     size_t at = sizeof head;
     if (*len < at)
@@ -261,9 +264,10 @@ static weir_status wr_ofi_key_rails(struct wr_ofi *ofi, const struct wr_ofi_peer
     for (unsigned i = 0; i < peer->nlanes; i++) {
         unsigned r = peer->remote_rail[i];
         if (r >= nrails)
-            return wr_error_set(err, WEIR_ERR_PROTOCOL, NULL, "a key from rank %d has only %u rails", peer->rank, nrails);
-        weir_status status = wr_ofi_rail_key_read(ofi, peer->own_rail[i], in + start[r], size[r], &key->base[i], &key->key[i],
-                                                  &key->mapped[i], err);
+            return wr_error_set(err, WEIR_ERR_PROTOCOL, NULL, "a key from rank %d has only %u rails", peer->rank,
+                                nrails);
+        weir_status status = wr_ofi_rail_key_read(ofi, peer->own_rail[i], in + start[r], size[r], &key->base[i],
+                                                  &key->key[i], &key->mapped[i], err);
         if (status)
             return status;
     }
@@ -282,8 +286,9 @@ weir_status wr_ofi_key_import(struct wr_transport *t, int rank, const void *data
         return wr_error_set(err, WEIR_ERR_PROTOCOL, NULL, "a key from rank %d has only %zu bytes", rank, len);
     memcpy(&head, data, sizeof head);
     if (head.version != WR_OFI_VERSION || head.owner != (uint32_t)rank || head.nrails > WR_OFI_RAILS)
-        return wr_error_set(err, WEIR_ERR_PROTOCOL, NULL, "a key does not belong to rank %d (version %" PRIu32 ", rank %" PRIu32 ")",
-                            rank, head.version, head.owner);
+        return wr_error_set(err, WEIR_ERR_PROTOCOL, NULL,
+                            "a key does not belong to rank %d (version %" PRIu32 ", rank %" PRIu32 ")", rank,
+                            head.version, head.owner);
     struct wr_rkey *key = calloc(1, sizeof *key);
     if (!key)
         return wr_error_memory(err, sizeof *key, "an imported key");
@@ -291,8 +296,8 @@ weir_status wr_ofi_key_import(struct wr_transport *t, int rank, const void *data
     key->index = head.index;
     key->generation = head.generation;
     key->len = head.len;
-    status = wr_ofi_key_rails(ofi, ofi->peers[rank], (const uint8_t *)data + sizeof head, len - sizeof head, head.nrails, key,
-                              err);
+    status = wr_ofi_key_rails(ofi, ofi->peers[rank], (const uint8_t *)data + sizeof head, len - sizeof head,
+                              head.nrails, key, err);
     if (status) {
         wr_ofi_key_close(t, key);
         return status;

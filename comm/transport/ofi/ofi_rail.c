@@ -9,8 +9,8 @@ weir_status wr_ofi_error(const struct wr_ofi *ofi, weir_error *err, const char *
 {
     return wr_error_set(err, code == -FI_ENOMEM ? WEIR_ERR_NO_MEMORY : WEIR_ERR_TRANSPORT,
                         "FI_LOG_LEVEL=warn shows libfabric's own reason; WEIR_OFI_PROVIDER chooses another provider",
-                        "libfabric provider %s on %s: %s: %s", ofi->provider, ofi->device[0] ? ofi->device : "any device",
-                        what, fi_strerror((int)-code));
+                        "libfabric provider %s on %s: %s: %s", ofi->provider,
+                        ofi->device[0] ? ofi->device : "any device", what, fi_strerror((int)-code));
 }
 
 /* The queue must hold what we keep in flight; devices bound it, and say so only by refusing. */
@@ -20,8 +20,7 @@ static int wr_ofi_cq_open(struct wr_ofi_rail *rail, unsigned rx_count)
     int rc = -FI_EINVAL;
     for (size_t w = 0; w < WR_ARRAY_SIZE(waits); w++)
         for (unsigned tx = rail->tx_max; tx >= 16; tx /= 2) {
-            struct fi_cq_attr attr = {
-                .size = tx + rx_count + 16, .format = FI_CQ_FORMAT_DATA, .wait_obj = waits[w]};
+            struct fi_cq_attr attr = {.size = tx + rx_count + 16, .format = FI_CQ_FORMAT_DATA, .wait_obj = waits[w]};
             rc = fi_cq_open(rail->domain, &attr, &rail->cq, NULL);
             if (rc)
                 continue;
@@ -36,8 +35,8 @@ static int wr_ofi_cq_open(struct wr_ofi_rail *rail, unsigned rx_count)
 
 static int wr_ofi_av_open(struct wr_ofi_rail *rail)
 {
-    struct fi_av_attr attr = {
-        .type = rail->info->domain_attr->av_type == FI_AV_MAP ? FI_AV_MAP : FI_AV_TABLE, .count = 64};
+    struct fi_av_attr attr = {.type = rail->info->domain_attr->av_type == FI_AV_MAP ? FI_AV_MAP : FI_AV_TABLE,
+                              .count = 64};
     return fi_av_open(rail->domain, &attr, &rail->av, NULL);
 }
 

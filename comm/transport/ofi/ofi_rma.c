@@ -65,7 +65,8 @@ weir_status wr_ofi_post(struct wr_ofi *ofi, struct wr_ofi_peer *peer, unsigned l
             return WEIR_ERR_BUSY;
         if (wr_ofi_says_lost((int)-rc)) {
             wr_ofi_peer_lost(ofi, peer, fi_strerror((int)-rc));
-            return wr_error_set(err, WEIR_ERR_PEER_LOST, NULL, "rank %d was lost: %s", peer->rank, fi_strerror((int)-rc));
+            return wr_error_set(err, WEIR_ERR_PEER_LOST, NULL, "rank %d was lost: %s", peer->rank,
+                                fi_strerror((int)-rc));
         }
         return wr_ofi_error(ofi, err, p->write ? "posting a write" : "posting a read", rc);
     }
@@ -87,8 +88,8 @@ static weir_status wr_ofi_check(struct wr_ofi *ofi, int peer, const struct wr_re
         return wr_error_set(err, WEIR_ERR_INVALID, NULL, "the key does not belong to rank %d", peer);
     if (offset > rkey->len || len > rkey->len - offset)
         return wr_error_set(err, WEIR_ERR_INVALID, NULL,
-                            "%" PRIu64 " bytes at offset %" PRIu64 " leave the region of %" PRIu64 " bytes of rank %d", len,
-                            offset, rkey->len, peer);
+                            "%" PRIu64 " bytes at offset %" PRIu64 " leave the region of %" PRIu64 " bytes of rank %d",
+                            len, offset, rkey->len, peer);
     if (region) {
         uintptr_t at = (uintptr_t)local, start = (uintptr_t)region->addr;
         if (at < start || at - start > region->len || len > region->len - (at - start))
@@ -146,8 +147,8 @@ static weir_status wr_ofi_put_copied(struct wr_ofi *ofi, struct wr_ofi_peer *pee
 }
 
 /* One post from or into the caller's memory: WEIR_IN_PROGRESS, BUSY or an error. */
-static weir_status wr_ofi_direct(struct wr_ofi *ofi, struct wr_ofi_peer *peer, struct wr_ofi_post *post, struct wr_op *op,
-                                 weir_error *err)
+static weir_status wr_ofi_direct(struct wr_ofi *ofi, struct wr_ofi_peer *peer, struct wr_ofi_post *post,
+                                 struct wr_op *op, weir_error *err)
 {
     post->req = wr_ofi_req_get(ofi, peer, 0, op);
     if (!post->req)
@@ -180,8 +181,12 @@ weir_status wr_ofi_put(struct wr_transport *t, int rank, const void *src, struct
     if (wr_ofi_needs_bulk(ofi, peer, len)) {
         if (use_flag)
             return WEIR_ERR_BUSY; /* a fence for each piece costs more than waiting once */
-        struct wr_ofi_bulk_args args = {.local = (char *)(uintptr_t)src, .region = region, .len = len, .rkey = rkey,
-                                        .offset = offset, .write = true};
+        struct wr_ofi_bulk_args args = {.local = (char *)(uintptr_t)src,
+                                        .region = region,
+                                        .len = len,
+                                        .rkey = rkey,
+                                        .offset = offset,
+                                        .write = true};
         return wr_ofi_bulk_start(ofi, peer, &args, op, err);
     }
     struct wr_ofi_post post = {.local = (void *)(uintptr_t)src,
@@ -224,8 +229,14 @@ weir_status wr_ofi_put_signal(struct wr_transport *t, int rank, const void *src,
     if (!ofi->immediate || wr_ofi_needs_bulk(ofi, peer, len)) {
         if (use_flag)
             return WEIR_ERR_BUSY;
-        struct wr_ofi_bulk_args args = {.local = (char *)(uintptr_t)src, .region = region, .len = len, .rkey = rkey,
-                                        .offset = offset, .slot = slot, .write = true, .signal = true};
+        struct wr_ofi_bulk_args args = {.local = (char *)(uintptr_t)src,
+                                        .region = region,
+                                        .len = len,
+                                        .rkey = rkey,
+                                        .offset = offset,
+                                        .slot = slot,
+                                        .write = true,
+                                        .signal = true};
         return wr_ofi_bulk_start(ofi, peer, &args, op, err);
     }
     struct wr_ofi_post post = {.local = (void *)(uintptr_t)src,
