@@ -15,8 +15,12 @@
  *   - what the lane did before SIGNAL is visible to whoever has waited for it. For a peer on another node this covers the puts
  *     of this lane to that peer;
  *   - a PUT may carry a signal of its own, which covers that put alone;
- *   - the source of a PUT may be overwritten after a DRAIN of its lane.
- * A rank may signal itself to order its lanes.
+ *   - the source of a PUT may be overwritten after a DRAIN of its lane, or after the end;
+ *   - one lane signals and one lane waits in each counter, and its signals count in the order in which they were sent (a
+ *     network that does not keep this order needs numbers in them).
+ * A rank may signal itself to order its lanes. In execution e (from 0) of a plan whose counter gets n signals in each, WAIT
+ * for `value` waits for e * n + value signals in all, and with WR_STEP_EARLIER for e * n: an acknowledgement that only has to
+ * be there before the next execution overwrites something costs no time at the end of this one.
  *
  * What a valid plan keeps (the verifier proves it, over two executions in a row, because scratch is used again):
  *   1. every element of OUT that the collective defines holds exactly the contributions that it should, each once;
@@ -66,7 +70,10 @@ enum wr_step_op {
     WR_STEP_DRAIN   /* until the sources of all earlier puts of this lane may be reused */
 };
 
-enum wr_step_flags { WR_STEP_SIGNALS = 1 };
+enum wr_step_flags {
+    WR_STEP_SIGNALS = 1, /* PUT: also signals */
+    WR_STEP_EARLIER = 2  /* WAIT: only for the signals of earlier executions, of which each had `value` */
+};
 
 struct wr_step {
     uint8_t op, flags;
@@ -146,9 +153,12 @@ struct wr_algorithm {
     bool (*applies)(const struct wr_plan_spec *spec);
     /* Builds the program of one rank. */
     weir_status (*build)(const struct wr_plan_spec *spec, int rank, struct wr_program *program, weir_error *err);
+    /* For algorithms that others are composed of: the scratch of any rank, and a number that no slot reaches; else NULL, 0. */
+    uint64_t (*scratch)(const struct wr_plan_spec *spec, int rank);
+    uint32_t slots;
 };
 
-/* All algorithms, ended by one with a NULL name. */
+/* All algorithms, ended by NULL. */
 extern const struct wr_algorithm *const wr_algorithms[];
 const struct wr_algorithm *wr_algorithm_find(enum wr_collective coll, const char *name);
 
@@ -174,6 +184,8 @@ void wr_program_put(struct wr_program *p, struct wr_ref dst, struct wr_ref src, 
 void wr_program_put_signal(struct wr_program *p, struct wr_ref dst, struct wr_ref src, uint64_t len, uint32_t slot);
 void wr_program_signal(struct wr_program *p, int peer, uint32_t slot);
 void wr_program_wait(struct wr_program *p, int peer, uint32_t slot, uint32_t value);
+/* Waits until all signals of earlier executions, `per_execution` in each, have come. */
+void wr_program_wait_earlier(struct wr_program *p, int peer, uint32_t slot, uint32_t per_execution);
 void wr_program_drain(struct wr_program *p);
 
 /* Ends building: WEIR_ERR_NO_MEMORY when something was lost. */

@@ -109,6 +109,15 @@ void wr_program_wait(struct wr_program *p, int peer, uint32_t slot, uint32_t val
     p->nslots = WR_MAX(p->nslots, slot + 1);
 }
 
+void wr_program_wait_earlier(struct wr_program *p, int peer, uint32_t slot, uint32_t per_execution)
+{
+    if (!per_execution)
+        return;
+    add(p, (struct wr_step){.op = WR_STEP_WAIT, .flags = WR_STEP_EARLIER, .peer = peer, .slot = slot, .value = per_execution},
+        NULL, NULL, 0);
+    p->nslots = WR_MAX(p->nslots, slot + 1);
+}
+
 void wr_program_drain(struct wr_program *p)
 {
     add(p, (struct wr_step){.op = WR_STEP_DRAIN}, NULL, NULL, 0);

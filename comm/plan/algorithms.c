@@ -1,0 +1,17 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/* The table of algorithms. */
+#include <string.h>
+
+#include "comm/plan/algo.h"
+
+const struct wr_algorithm *const wr_algorithms[] = {
+    &wr_rs_direct, &wr_rs_ring, &wr_ag_direct, &wr_ag_ring, NULL,
+};
+
+const struct wr_algorithm *wr_algorithm_find(enum wr_collective coll, const char *name)
+{
+    for (int i = 0; wr_algorithms[i]; i++)
+        if (wr_algorithms[i]->coll == coll && !strcmp(wr_algorithms[i]->name, name))
+            return wr_algorithms[i];
+    return NULL;
+}

@@ -1,0 +1,238 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/* The parts of the verifier: clocks, values, memory, static checks, and the run. */
+#ifndef WR_VERIFY_IMPL_H
+#define WR_VERIFY_IMPL_H
+
+#include "base/compiler.h"
+#include "comm/plan/verify.h"
+
+#define WR_VERIFY_EXECUTIONS 2
+#define WR_VERIFY_PAGE       64 /* entries of a clock that are shared between clocks together */
+#define WR_VERIFY_NONE       UINT32_MAX
+
+/* ---- clocks (verify_clock.c): sparse vector clocks whose pages are shared until one of the owners changes its own ---- */
+
+struct wr_vpage {
+    uint32_t refs;
+    uint32_t at[WR_VERIFY_PAGE];
+    struct wr_vpage *free_next;
+};
+
+struct wr_vclock {
+    uint32_t refs;
+    struct wr_vclock *free_next;
+    struct wr_vpage *page[]; /* NULL: all zero */
+};
+
+struct wr_vclocks {
+    uint32_t npages;
+    struct wr_vpage *free_pages;
+    struct wr_vclock *free_clocks;
+    void **blocks; /* what was allocated */
+    uint32_t nblocks, cap_blocks;
+    bool failed; /* out of memory */
+};
+
+void wr_vclocks_free(struct wr_vclocks *c);
+struct wr_vclock *wr_vclock_new(struct wr_vclocks *c);
+void wr_vclock_unref(struct wr_vclocks *c, struct wr_vclock *clock);
+/* *mine becomes the maximum of both (copied first when it is shared). */
+void wr_vclock_merge(struct wr_vclocks *c, struct wr_vclock **mine, const struct wr_vclock *other);
+void wr_vclock_raise(struct wr_vclocks *c, struct wr_vclock **mine, uint32_t dim, uint32_t tick);
+
+static inline uint32_t wr_vclock_at(const struct wr_vclock *clock, uint32_t dim)
+{
+    const struct wr_vpage *page = clock->page[dim / WR_VERIFY_PAGE];
+    return page ? page->at[dim % WR_VERIFY_PAGE] : 0;
+}
+
+/* ---- values (verify_value.c): interned sets of contributing ranks with the order in which they were combined ---- */
+
+#define WR_VALUE_NONE  0 /* never written */
+#define WR_VALUE_MOVED 1 /* collectives that only move: the place says it all */
+
+struct wr_vset {
+    uint64_t order; /* hash of the tree of combinations */
+    uint32_t first, n; /* ranges[first .. first + n) of ranks, two numbers each */
+    uint32_t size;  /* ranks in it */
+};
+
+struct wr_vvalues {
+    struct wr_vset *set;
+    uint32_t nsets, cap_sets;
+    uint32_t *ranges; /* from, to (exclusive) */
+    uint32_t nranges, cap_ranges;
+    /* unions made before: operands (in operands[]) -> set */
+    struct wr_vunion {
+        uint64_t hash;
+        uint32_t first, n, set;
+    } *unions;
+    uint32_t nunions, cap_unions; /* the capacity is a power of two */
+    uint32_t *operands;
+    uint32_t noperands, cap_operands;
+    uint32_t *work; /* ranges while they are merged */
+    uint32_t cap_work;
+};
+
+/* Sets 1 + r hold rank r alone. */
+bool wr_vvalues_init(struct wr_vvalues *v, int nranks);
+void wr_vvalues_free(struct wr_vvalues *v);
+/* The combination of `n` values from left to right: its set, 0 when two of them share a rank, WR_VERIFY_NONE without memory. */
+uint32_t wr_vvalues_combine(struct wr_vvalues *v, const uint32_t *ids, uint32_t n);
+/* Whether the set is exactly the ranks from .. to - 1. */
+bool wr_vvalues_is_range(const struct wr_vvalues *v, uint32_t id, int from, int to);
+
+/* ---- memory (verify_memory.c) ---- */
+
+/* Elements from `start` to the next span's start have the same history. */
+struct wr_vspan {
+    uint64_t start, place; /* of the value of the first element; the next has place + 1 */
+    uint32_t set;
+    uint32_t writer, written; /* clock entry of the last write, and its tick; 0 ticks: before everything */
+    uint32_t reads;           /* reads since, a list in wr_vreads */
+};
+
+struct wr_vreads {
+    struct wr_vread {
+        uint32_t dim, tick, next;
+    } *at; /* 0 ends a list */
+    uint32_t n, cap;
+};
+
+/* Accesses of others in this execution, for the check at the owner's end. A small hash table by dim. */
+struct wr_vtouches {
+    struct {
+        uint32_t dim, tick; /* tick 0: free */
+    } *at;
+    uint32_t n, cap;
+};
+
+struct wr_vmem {
+    uint64_t len;
+    struct wr_vspan *span; /* NULL for an IN that nothing can write */
+    uint32_t n, cap;
+    struct wr_vtouches touches;
+};
+
+struct wr_vpiece {
+    uint64_t len, place;
+    uint32_t set;
+};
+
+struct wr_vpieces {
+    struct wr_vpiece *at;
+    uint32_t n, cap;
+};
+
+bool wr_vmem_init(struct wr_vmem *m, uint64_t len);
+void wr_vmem_free(struct wr_vmem *m);
+/* Makes `off` the start of a span; its index, WR_VERIFY_NONE without memory. off <= len. */
+uint32_t wr_vmem_split(struct wr_vmem *m, uint64_t off);
+/* Index of the span that holds `off`. */
+uint32_t wr_vmem_find(const struct wr_vmem *m, uint64_t off);
+/* Replaces the spans from `i` up to `j` by `pieces` (joined where they continue) that begin at `off`. */
+bool wr_vmem_write(struct wr_vmem *m, uint32_t i, uint32_t j, uint64_t off, const struct wr_vpieces *pieces, uint32_t dim,
+                   uint32_t tick);
+bool wr_vread_add(struct wr_vreads *r, uint32_t *list, uint32_t dim, uint32_t tick);
+bool wr_vtouch(struct wr_vtouches *t, uint32_t dim, uint32_t tick);
+bool wr_vpieces_add(struct wr_vpieces *p, uint64_t len, uint64_t place, uint32_t set);
+
+/* ---- the run ---- */
+
+struct wr_vlane {
+    int rank;
+    uint32_t index;        /* among the lanes of its rank */
+    uint32_t first, steps; /* of the program */
+    uint32_t pc, tick;
+    struct wr_vclock *clock;
+    bool done, queued;
+};
+
+struct wr_vrank {
+    const struct wr_program *program;
+    uint32_t first_lane, running;
+    uint32_t execution;
+    bool ended;      /* all executions */
+    uint64_t aux;    /* where its steps begin in aux */
+};
+
+/* Facts of a step that are found before the run. */
+struct wr_vaux {
+    uint32_t counter; /* SIGNAL, WAIT, PUT: the one that covers it */
+    uint32_t until;   /* PUT: the step of the lane whose signal covers it */
+    uint32_t drain;   /* PUT: the step of the lane that drains it, or the lane's end */
+};
+
+struct wr_vsnap {
+    struct wr_vclock *clock;
+    uint32_t tick;
+};
+
+struct wr_vcounter {
+    int from, to;
+    uint32_t slot;
+    uint32_t sent, waited; /* in one execution: signals, largest value waited for */
+    uint32_t from_lane, to_lane;
+    uint32_t channel;      /* clock entry of the puts that it covers, or NONE */
+    uint64_t arrived, gone; /* over all executions: signals, and those that are no longer in the queue */
+    struct wr_vsnap *queue;
+    uint32_t head, cap;
+};
+
+struct wr_verifier {
+    const struct wr_plan_spec *spec;
+    const struct wr_plan_topo *topo;
+    weir_error *err;
+    struct wr_verify_result result;
+    struct wr_vrank *rank;
+    struct wr_vlane *lane;
+    uint32_t nlanes, ndims;
+    uint32_t *dim_lane; /* channels: the lane that puts */
+    struct wr_vaux *aux;
+    struct wr_vcounter *counter;
+    uint32_t ncounters, cap_counters;
+    uint32_t *counter_hash;
+    uint32_t cap_hash;
+    struct wr_vmem *mem; /* [rank * 3 + buffer] */
+    uint64_t *place;     /* moves: where a rank's IN begins among all inputs */
+    struct wr_vclocks clocks;
+    struct wr_vvalues values;
+    struct wr_vreads reads;
+    struct wr_vpieces *operand; /* one for each source of a step */
+    uint32_t noperands;
+    struct wr_vpieces outcome;
+    uint32_t *ids, *cursor; /* work of REDUCE */
+    uint64_t *within;
+    uint32_t *queue;        /* lanes that can run: a ring of nlanes */
+    uint32_t queue_head, queue_len;
+    uint64_t first_order; /* of rank 0 */
+};
+
+/* ---- static checks (verify_prepare.c) ---- */
+weir_status wr_verify_prepare(struct wr_verifier *v);
+/* IN of this rank is a part of its OUT. */
+bool wr_verify_in_place(const struct wr_plan_spec *spec, int rank);
+
+/* ---- accesses (verify_access.c) ---- */
+weir_status wr_verify_step(struct wr_verifier *v, struct wr_vlane *lane, const struct wr_step *step);
+weir_status wr_verify_start(struct wr_verifier *v, int rank);
+weir_status wr_verify_end(struct wr_verifier *v, int rank, const struct wr_vclock *end);
+
+/* The tick of a step of a lane, of its start (before step 0) and its end (step = steps), in an execution. */
+static inline uint32_t wr_vtick(const struct wr_vlane *lane, uint32_t execution, uint32_t step)
+{
+    return execution * (lane->steps + 2) + 2 + step;
+}
+
+static inline uint32_t wr_vtick_start(const struct wr_vlane *lane, uint32_t execution)
+{
+    return execution * (lane->steps + 2) + 1;
+}
+
+/* Writes an error about the step that `lane` is at. */
+weir_status wr_verify_fail(struct wr_verifier *v, const struct wr_vlane *lane, const char *fmt, ...) WR_PRINTF(3, 4);
+/* "step 3 (PUT) of lane 0 of rank 7", for the entry and tick of a clock. */
+const char *wr_verify_who(const struct wr_verifier *v, uint32_t dim, uint32_t tick, char buf[96]);
+const char *wr_step_name(const struct wr_step *step);
+
+#endif
