@@ -7,14 +7,14 @@
 #if defined(__x86_64__)
 #include <immintrin.h>
 
+enum { AHEAD = 2048 }; /* bytes that are prefetched before they are loaded */
+
 /* Whole lines; `dst` is aligned to a line, `src` to nothing. */
 __attribute__((target("avx512f"))) static void lines_avx512(char *dst, const char *src, size_t n)
 {
     for (; n >= 256; n -= 256, dst += 256, src += 256) {
-        _mm_prefetch(src + 1024, _MM_HINT_T0);
-        _mm_prefetch(src + 1088, _MM_HINT_T0);
-        _mm_prefetch(src + 1152, _MM_HINT_T0);
-        _mm_prefetch(src + 1216, _MM_HINT_T0);
+        for (int i = 0; i < 256; i += 64)
+            _mm_prefetch(src + AHEAD + i, _MM_HINT_NTA);
         __m512i a = _mm512_loadu_si512(src), b = _mm512_loadu_si512(src + 64);
         __m512i c = _mm512_loadu_si512(src + 128), d = _mm512_loadu_si512(src + 192);
         _mm512_stream_si512((__m512i *)(void *)dst, a);
@@ -29,7 +29,7 @@ __attribute__((target("avx512f"))) static void lines_avx512(char *dst, const cha
 __attribute__((target("avx2"))) static void lines_avx2(char *dst, const char *src, size_t n)
 {
     for (; n >= 64; n -= 64, dst += 64, src += 64) {
-        _mm_prefetch(src + 1024, _MM_HINT_T0);
+        _mm_prefetch(src + AHEAD, _MM_HINT_NTA);
         __m256i a = _mm256_loadu_si256((const __m256i_u *)(const void *)src);
         __m256i b = _mm256_loadu_si256((const __m256i_u *)(const void *)(src + 32));
         _mm256_stream_si256((__m256i *)(void *)dst, a);

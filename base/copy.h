@@ -8,7 +8,7 @@
 #include <string.h>
 
 /* From here on streaming stores win: the block no longer fits the caches that a core has to itself. */
-#define WR_COPY_STREAMING_MIN ((size_t)512 << 10)
+#define WR_COPY_STREAMING_MIN ((size_t)1 << 20)
 
 /*
  * Copies `n` bytes between blocks that do not overlap, past the caches. All stores are ordered before later ones when it
