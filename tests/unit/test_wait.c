@@ -128,38 +128,56 @@ static void take_stamp(struct ranks_rank *r, int source, const void *data, size_
     memcpy(r->state, data, 8);
 }
 
-static void dawdle(uint64_t *random)
+/* Up to `most` pauses (a power of two). */
+static void dawdle(uint64_t *random, uint64_t most)
 {
     *random = *random * UINT64_C(6364136223846793005) + 1442695040888963407;
-    for (uint64_t i = *random >> 40 & 1023; i; i--)
+    for (uint64_t i = *random >> 40 & (most - 1); i; i--)
         wr_cpu_relax();
 }
 
+static void bind_apart(int rank)
+{
+    cpu_set_t have, set;
+    CPU_ZERO(&set);
+    if (sched_getaffinity(0, sizeof have, &have) || CPU_COUNT(&have) < 2)
+        return;
+    for (int c = 0, n = 0; c < CPU_SETSIZE; c++)
+        if (CPU_ISSET(c, &have) && n++ == rank)
+            CPU_SET(c, &set);
+    sched_setaffinity(0, sizeof set, &set);
+}
+
 /*
- * A ball goes round between two ranks that block as soon as they have nothing to do. A wake-up that was lost shows as a
- * sleep that lasted to its end although the ball had come long before.
+ * Rank 1 says that it is about to sleep, and rank 0 sends a ball into just that moment, sooner or later by chance. A
+ * wake-up that was lost shows as a sleep that lasted to its end although the ball had come long before.
  */
-static void ping_pong_asleep(struct ranks_rank *r, struct wr_waiter *w)
+static void stalk_a_sleeper(struct ranks_rank *r, struct wr_waiter *w)
 {
     int64_t stamp = 0, end = wr_deadline(search_ns), lost = 0;
-    uint64_t random = (uint64_t)r->rank + 1;
+    uint64_t random = 1, *awaited = &r->world->word[1];
     struct nap nap = {r, 0};
+    bind_apart(r->rank);
     r->state = &stamp;
     r->handler = take_stamp;
-    for (bool first = r->rank == 0;; first = false) {
-        if (!first) {
-            int64_t start = wr_clock_ns();
-            nap.want++;
-            RANKS_CHECK(r, wr_waiter_wait(w, has_come, &nap, wr_deadline(60000 * MS)) == WEIR_OK, "the ball did not come");
-            int64_t now = wr_clock_ns();
-            if (stamp < 0)
-                break;
-            lost += stamp > start && now - stamp > 200 * MS && now - start > 245 * MS;
-        }
-        dawdle(&random);
-        int64_t now = wr_clock_ns(), ball = now > end ? -1 : now;
-        RANKS_OK(r, r->t->ops->am(r->t, !r->rank, 3, &ball, sizeof ball, NULL, 0, 0, err));
-        if (ball < 0)
+    while (r->rank) {
+        int64_t start = wr_clock_ns();
+        wr_store_release(awaited, ++nap.want);
+        RANKS_CHECK(r, wr_waiter_wait(w, has_come, &nap, wr_deadline(60000 * MS)) == WEIR_OK, "the ball did not come");
+        int64_t now = wr_clock_ns();
+        if (stamp < 0)
+            break;
+        lost += stamp > start && now - stamp > 200 * MS && now - start > 245 * MS;
+    }
+    for (uint64_t ball = 1; !r->rank; ball++) {
+        for (unsigned i = 1; wr_load_acquire(awaited) < ball && !wr_load_acquire(&r->world->failed); i++)
+            if (i % 4096 == 0)
+                sched_yield();
+        dawdle(&random, 256);
+        stamp = wr_clock_ns();
+        stamp = stamp > end ? -1 : stamp;
+        RANKS_OK(r, r->t->ops->am(r->t, 1, 3, &stamp, sizeof stamp, NULL, 0, 0, err));
+        if (stamp < 0)
             break;
     }
     wr_add_acq_rel(&r->world->word[0], wr_waiter_blocked(w));
@@ -172,7 +190,7 @@ static void sleep_in_futex(struct ranks_rank *r)
     struct wr_waiter_params p = {.config = &config, .transports = &r->t, .ntransports = 1, .node_size = 2};
     struct wr_waiter *w;
     RANKS_OK(r, wr_waiter_create(&p, &w, err));
-    ping_pong_asleep(r, w);
+    stalk_a_sleeper(r, w);
     wr_waiter_destroy(w);
     ranks_barrier(r);
     if (!r->rank)
@@ -191,7 +209,7 @@ static void sleep_in_epoll(struct ranks_rank *r)
                                  .release = nothing, .acquire = nothing};
     struct wr_waiter *w;
     RANKS_OK(r, wr_waiter_create(&p, &w, err));
-    ping_pong_asleep(r, w);
+    stalk_a_sleeper(r, w);
     wr_waiter_destroy(w);
     ranks_barrier(r);
     if (!r->rank)
@@ -332,7 +350,7 @@ static void three_threads(struct ranks_rank *r)
             for (int k = 0; k < 3; k++) {
                 unsigned char id = (unsigned char)k;
                 RANKS_OK(r, r->t->ops->am(r->t, 0, 3, &id, 1, NULL, 0, 0, err));
-                dawdle(&random);
+                dawdle(&random, 1024);
             }
             for (int k = 0; k < 3; k++) {
                 struct waiting_thread me = {.s = &s, .id = k, .want = i};
