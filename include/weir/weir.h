@@ -10,6 +10,7 @@
 #include <weir/status.h>
 #include <weir/context.h>
 #include <weir/topo.h>
+#include <weir/type.h>
 #include <weir/comm.h>
 #include <weir/mem.h>
 #include <weir/p2p.h>

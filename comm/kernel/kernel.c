@@ -1,0 +1,177 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/* Choosing the loops for this machine, and reductions of any number of operands in blocks that stay in the first cache. */
+#include "comm/kernel/kernel.h"
+
+#include <string.h>
+
+#include "base/compiler.h"
+#include "base/copy.h"
+#include "comm/kernel/loops_table.h"
+
+enum { BLOCK_BYTES = 4096 }; /* of the accumulator */
+
+size_t weir_type_size(weir_type type)
+{
+    switch (type) {
+#define X(name, value, text, bytes)                                                                          \
+    case name:                                                                                               \
+        return bytes;
+        WEIR_TYPE_TABLE(X)
+#undef X
+    }
+    return 0;
+}
+
+const char *weir_type_name(weir_type type)
+{
+    switch (type) {
+#define X(name, value, text, bytes)                                                                          \
+    case name:                                                                                               \
+        return text;
+        WEIR_TYPE_TABLE(X)
+#undef X
+    }
+    return NULL;
+}
+
+const char *weir_op_name(weir_op op)
+{
+    switch (op) {
+#define X(name, value, text)                                                                                 \
+    case name:                                                                                               \
+        return text;
+        WEIR_OP_TABLE(X)
+#undef X
+    }
+    return NULL;
+}
+
+/* ---- choosing ---- */
+
+struct isa {
+    const char *name;
+    const struct wr_kernel_loops (*loops)[WR_KERNEL_OPS];
+};
+
+#if defined(__x86_64__)
+static bool has_avx2(void)
+{
+    return __builtin_cpu_supports("avx2") && __builtin_cpu_supports("fma") && __builtin_cpu_supports("f16c");
+}
+
+static bool has_avx512(void)
+{
+    return has_avx2() && __builtin_cpu_supports("avx512f") && __builtin_cpu_supports("avx512bw") &&
+           __builtin_cpu_supports("avx512dq") && __builtin_cpu_supports("avx512vl");
+}
+#endif
+
+static bool find_isa(const char *want, struct isa *isa)
+{
+#if defined(__x86_64__)
+    if (has_avx512() && (!want || !strcmp(want, "avx512"))) {
+        *isa = (struct isa){"avx512", wr_loops_avx512};
+        return true;
+    }
+    if (has_avx2() && (!want || !strcmp(want, "avx2"))) {
+        *isa = (struct isa){"avx2", wr_loops_avx2};
+        return true;
+    }
+#endif
+    if (want && strcmp(want, "generic") != 0)
+        return false;
+    *isa = (struct isa){"generic", wr_loops_generic};
+    return true;
+}
+
+const char *wr_kernel_isa(void)
+{
+    struct isa isa;
+    return find_isa(NULL, &isa) ? isa.name : "generic";
+}
+
+bool wr_kernel_exists(weir_type type, weir_op op)
+{
+    return weir_type_size(type) && weir_op_name(op) && wr_loops_generic[type][op].combine;
+}
+
+bool wr_kernel_find(weir_type type, weir_op op, const char *want, struct wr_kernel *kernel)
+{
+    struct isa isa;
+    if (!wr_kernel_exists(type, op) || !find_isa(want, &isa))
+        return false;
+    bool half = type == WEIR_FP16 || type == WEIR_BF16;
+    *kernel = (struct wr_kernel){.type = type,
+                                 .op = op,
+                                 .size = weir_type_size(type),
+                                 .partial_size = half ? sizeof(float) : weir_type_size(type),
+                                 .loops = isa.loops[type][op],
+                                 .stream_bytes = WR_COPY_STREAMING_MIN};
+    return true;
+}
+
+/* ---- reducing ---- */
+
+static void combine(const struct wr_kernel *k, void *acc, const struct wr_operand *src, uint64_t at, size_t n)
+{
+    if (k->user)
+        k->user(k->user_arg, acc, (const char *)src->data + at * k->size, n);
+    else if (src->partial)
+        k->loops.combine_partial(acc, (const char *)src->data + at * k->partial_size, n);
+    else
+        k->loops.combine(acc, (const char *)src->data + at * k->size, n);
+}
+
+static const void *operand_at(const struct wr_kernel *k, const struct wr_operand *src, uint64_t at)
+{
+    return (const char *)src->data + at * (src->partial ? k->partial_size : k->size);
+}
+
+/* acc = the first operands combined; returns how many. An accumulator that is the first operand is started already. */
+static unsigned start(const struct wr_kernel *k, void *acc, const struct wr_operand *src, unsigned nsrc, uint64_t at, size_t n)
+{
+    const void *first = operand_at(k, src, at);
+    bool plain = k->size == k->partial_size;
+    if (nsrc >= 2 && !k->user && (plain || (src[0].partial && src[1].partial))) {
+        k->loops.pair(acc, first, operand_at(k, &src[1], at), n);
+        return 2;
+    }
+    if (acc != first) {
+        if (plain || src[0].partial)
+            memcpy(acc, first, n * k->partial_size);
+        else
+            k->loops.load(acc, first, n);
+    }
+    return 1;
+}
+
+void wr_kernel_reduce(const struct wr_kernel *k, void *dst, bool dst_partial, const struct wr_operand *src, unsigned nsrc, uint64_t n,
+                      uint64_t divide_by)
+{
+    WR_ALIGNED(64) unsigned char block[BLOCK_BYTES];
+    size_t dst_size = dst_partial ? k->partial_size : k->size;
+    size_t per_block = sizeof block / k->partial_size;
+    bool in_dst = k->size == k->partial_size || dst_partial; /* the destination can be the accumulator */
+    bool streams = n * dst_size >= k->stream_bytes;
+    for (unsigned s = 1; s < nsrc; s++) /* it cannot while it is still to be read as a later operand */
+        in_dst &= src[s].data != dst;
+    for (uint64_t at = 0; at < n; at += per_block) {
+        size_t m = (size_t)WR_MIN(n - at, per_block);
+        char *to = (char *)dst + at * dst_size;
+        void *acc = in_dst && !streams ? (void *)to : block;
+        for (unsigned s = start(k, acc, src, nsrc, at, m); s < nsrc; s++)
+            combine(k, acc, &src[s], at, m);
+        if (divide_by > 1 && k->loops.divide)
+            k->loops.divide(acc, divide_by, m);
+        if (acc == to)
+            continue;
+        if (dst_partial || k->size == k->partial_size) {
+            if (streams)
+                wr_copy_streaming(to, acc, m * dst_size);
+            else
+                memcpy(to, acc, m * dst_size);
+        } else {
+            k->loops.store(to, acc, m);
+        }
+    }
+}

@@ -1,0 +1,4 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/* The loops for processors with AVX512 (the compiler's options are in Makefile.inc). */
+#define LOOPS_TABLE wr_loops_avx512
+#include "comm/kernel/loops.h"
