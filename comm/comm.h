@@ -28,9 +28,6 @@ struct wr_comms {
     struct weir_comm world;
 };
 
-/* Closes what the context's communicators opened; `abandon` when the job is not ending well. */
-void wr_comms_close(weir_ctx *ctx, bool abandon);
-
 /* Checks a rank of a communicator. */
 weir_status wr_comm_check_rank(const weir_comm *comm, const char *what, int rank, weir_error *err);
 

@@ -8,7 +8,6 @@
 #include <weir/version.h>
 
 #include "base/error.h"
-#include "comm/comm.h"
 #include "comm/context_cards.h"
 #include "topo/topo.h"
 
@@ -246,7 +245,8 @@ weir_status weir_finalize(weir_ctx *ctx)
     if (!ctx)
         return WEIR_OK;
     wr_error_clear(&err);
-    wr_comms_close(ctx, false);
+    if (ctx->comms)
+        ctx->comms_close(ctx, false);
     weir_status status = wr_boot_close(ctx->boot, true, &err);
     if (status != WEIR_OK)
         complete_error(ctx, &err, "weir_finalize");

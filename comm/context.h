@@ -36,6 +36,7 @@ struct weir_ctx {
 
     pthread_mutex_t comms_lock;
     struct wr_comms *comms; /* NULL until weir_comm_world() was called */
+    void (*comms_close)(weir_ctx *ctx, bool abandon); /* frees it; `abandon` when the job does not end well */
 
     pthread_mutex_t error_lock;
     weir_error last_error;

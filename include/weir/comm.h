@@ -52,7 +52,8 @@ int weir_comm_size(const weir_comm *comm);
 /** How bytes travel to a rank of a communicator: "self", "shm", "ofi", "ucx"; NULL when out of range. Thread safety: safe. */
 const char *weir_comm_transport(const weir_comm *comm, int rank);
 
-/** @name Requests @{ */
+/** @name Requests */
+/** @{ */
 
 /**
  * Progresses all operations of the context and tells whether one has completed, without waiting.
@@ -77,6 +78,7 @@ weir_status weir_wait(weir_request **request);
 /**
  * Waits until all of `n` operations have completed.
  *
+ * @param n  number of requests
  * @param[in,out] requests  n requests, each set to NULL
  * @return ::WEIR_OK, or the first error in the order of the array
  *
@@ -87,6 +89,7 @@ weir_status weir_waitall(size_t n, weir_request **requests);
 /**
  * Waits until one of `n` operations has completed.
  *
+ * @param n  number of requests
  * @param[in,out] requests  n requests; NULL ones are passed over; the completed one is set to NULL
  * @param[out] index        which one; n when all were NULL
  * @return ::WEIR_OK or the completed operation's error

@@ -45,6 +45,7 @@ typedef struct weir_mem_info {
  * Collective over comm. `bytes` may differ between ranks and may be 0. With ::WEIR_MEM_NODE_SHARED all ranks of a node must
  * ask for the same number.
  *
+ * @param comm      a communicator
  * @param bytes     bytes of this rank's part
  * @param flags     ::weir_mem_flags or 0
  * @param[out] mem  to be freed by weir_mem_free(); set on success only
@@ -71,7 +72,9 @@ weir_status weir_mem_free(weir_mem *mem);
  *
  * Collective over comm. The memory must stay allocated until weir_mem_deregister().
  *
+ * @param comm      a communicator
  * @param addr      may be NULL when bytes is 0
+ * @param bytes     bytes of this rank's part; may differ between ranks
  * @param[out] mem  to be given to weir_mem_deregister(); set on success only
  * @return as weir_mem_alloc()
  *
@@ -97,7 +100,8 @@ void *weir_mem_peer_ptr(weir_mem *mem, int rank);
 /** How much memory the context holds. Thread safety: safe from any thread. */
 weir_status weir_mem_usage(weir_ctx *ctx, weir_mem_info *info);
 
-/** @name One-sided operations. Offsets and lengths are in bytes and are checked against the target's part. @{ */
+/** @name One-sided operations. Offsets and lengths are in bytes and are checked against the target's part */
+/** @{ */
 
 /**
  * Starts writing `bytes` bytes to `offset` of `rank`'s part. Completion means that `src` may be reused; the data is visible at
@@ -115,9 +119,7 @@ weir_status weir_get(weir_mem *mem, void *dst, uint64_t bytes, int rank, uint64_
 
 /**
  * As weir_put(), and then adds 1 to signal `signal` of the target's part, after the data is visible there. bytes 0 is a bare
- * signal.
- *
- * @param signal  0..WEIR_SIGNALS-1; each ::weir_mem has its own on every rank, starting at 0
+ * signal. Each ::weir_mem has signals 0..WEIR_SIGNALS-1 of its own on every rank, starting at 0.
  */
 weir_status weir_put_signal(weir_mem *mem, const void *src, uint64_t bytes, int rank, uint64_t offset, int signal,
                             weir_request **request);

@@ -33,7 +33,9 @@ typedef struct weir_message {
 /**
  * Sends `bytes` bytes and waits until the buffer may be reused (which does not say that it was received).
  *
+ * @param comm    a communicator
  * @param buffer  any memory; may be NULL when bytes is 0
+ * @param bytes   length of the message
  * @param dest    rank in comm, this one included
  * @param tag     0..2^31-1
  * @return ::WEIR_OK; ::WEIR_ERR_INVALID; ::WEIR_ERR_PEER_LOST; ::WEIR_ERR_TRANSPORT
@@ -45,6 +47,9 @@ weir_status weir_send(weir_comm *comm, const void *buffer, uint64_t bytes, int d
 /**
  * Receives a message of at most `bytes` bytes.
  *
+ * @param comm     a communicator
+ * @param buffer   where the message goes; may be NULL when bytes is 0
+ * @param bytes    room in the buffer
  * @param source   rank in comm, or ::WEIR_ANY_SOURCE
  * @param tag      or ::WEIR_ANY_TAG
  * @param[out] message  what was received; may be NULL

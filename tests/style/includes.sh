@@ -15,7 +15,9 @@ list() {
 
 list | awk -F: '
 function folder(path) { # the owner in the table of a path, "" for none of ours
-    if (path ~ /^comm\/(boot|engine|p2p|mem|plan|coll)\//) { split(path, p, "/"); return p[1] "/" p[2] }
+    if (path ~ /^comm\/context/) return "comm/context"
+    if (path ~ /^comm\/comm\./) return "comm/comm"
+    if (path ~ /^comm\/(boot|engine|kernel|p2p|mem|plan|coll)\//) { split(path, p, "/"); return p[1] "/" p[2] }
     if (path ~ /^comm\/transport\/[^\/]*\//) { split(path, p, "/"); return p[1] "/" p[2] "/" p[3] }
     if (path ~ /^comm\/transport\//) return "comm/transport"
     if (path ~ /^(base|topo|comm|optim|mpi|tools|perf|examples|tests|include)\//) { split(path, p, "/"); return p[1] }
@@ -27,13 +29,15 @@ BEGIN {
     lists("topo", "topo base")
     lists("comm/boot", "comm/boot topo base")
     lists("comm/transport", "comm/transport topo base")
-    # the headers of comm/ itself (context, communicator) are the common ground of what stands on the transports
-    lists("comm/engine", "comm/engine comm comm/transport topo base")
-    lists("comm/p2p", "comm/p2p comm/engine comm comm/transport topo base")
-    lists("comm/mem", "comm/mem comm/p2p comm/engine comm comm/transport topo base")
-    lists("comm/plan", "comm/plan comm/mem comm/p2p comm/engine comm comm/transport topo base")
-    lists("comm/coll", "comm/coll comm/plan comm/mem comm/p2p comm/engine comm comm/transport topo base")
-    lists("comm", "comm comm/coll comm/plan comm/mem comm/p2p comm/engine comm/transport comm/boot topo base")
+    lists("comm/kernel", "comm/kernel base")
+    lists("comm/context", "comm/context comm/boot topo base")
+    lists("comm/engine", "comm/engine comm/context comm/boot comm/transport topo base")
+    lists("comm/p2p", "comm/p2p comm/comm comm/engine comm/context comm/transport topo base")
+    lists("comm/comm", "comm/comm comm/p2p comm/engine comm/context comm/transport topo base")
+    lists("comm/mem", "comm/mem comm/comm comm/p2p comm/engine comm/context comm/transport topo base")
+    lists("comm/plan", "comm/plan comm/kernel comm/mem comm/comm comm/p2p comm/engine comm/context comm/transport topo base")
+    lists("comm/coll", "comm/coll comm/plan comm/kernel comm/mem comm/comm comm/p2p comm/engine comm/context comm/transport topo base")
+    lists("comm", "comm comm/coll comm/plan comm/kernel comm/mem comm/comm comm/p2p comm/engine comm/context comm/transport comm/boot topo base")
     lists("optim", "optim base")
     lists("tools", "tools base")
     lists("mpi", "mpi"); lists("perf", "perf"); lists("examples", "examples")
@@ -45,7 +49,8 @@ BEGIN {
     ok = ((from, to) in may)
     if (from ~ /^comm\/transport\//)                  # a transport: its own folder and the common header, no sibling
         ok = to == from || to == "comm/transport" || to == "topo" || to == "base"
-    if (from ~ /^comm(\/engine|\/mem)?$/ && to ~ /^comm\/transport\//) ok = 1 # who opens them, and who shares their memory
+    if (from == "comm" && to ~ /^comm\/transport\//) ok = 1                # the table of all transports
+    if (from == "comm/mem" && what == "comm/transport/shm/shm.h") ok = 1  # segments of the node
     if ($1 ~ /^comm\/transport\/[^\/]*$/ && $1 ~ /table/ && to ~ /^comm\/transport\//) ok = 1
     if ($1 ~ /^tools\/weirrun/ && (to == "comm/boot" || to == "topo")) ok = 1  # the server; the check of placements
     if ($1 ~ /^tools\/weir-plan/ && to == "comm/plan") ok = 1
