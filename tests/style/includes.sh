@@ -50,6 +50,7 @@ BEGIN {
     if (from ~ /^comm\/transport\//)                  # a transport: its own folder and the common header, no sibling
         ok = to == from || to == "comm/transport" || to == "topo" || to == "base"
     if (from == "comm" && to ~ /^comm\/transport\//) ok = 1                # the table of all transports
+    if (from == "comm/engine" && to ~ /^comm\/transport\/(trace|fault|contrary)$/) ok = 1  # the layers that it puts on
     if (from == "comm/mem" && what == "comm/transport/shm/shm.h") ok = 1  # segments of the node
     if ($1 ~ /^comm\/transport\/[^\/]*$/ && $1 ~ /table/ && to ~ /^comm\/transport\//) ok = 1
     if ($1 ~ /^tools\/weirrun/ && (to == "comm/boot" || to == "topo")) ok = 1  # the server; the check of placements
