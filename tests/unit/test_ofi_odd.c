@@ -325,6 +325,20 @@ static void a_full_queue_is_busy_and_a_bulk_goes_on(void **state)
     world_call(&w, &o, wr_ofi_ops.put_signal(w.rank[0], 1, memory, local, N, rkey, 0, 2, 0, &o.op, &err));
     world_until(&w, w.signals[1][2] == before + 2);
     assert_true(world_filled(memory + N, N, 3));
+    /* and then the signal waits for the completions of the pieces, which are held back here */
+    weir_status status;
+    cq_replace(ofi);
+    cq_silent = true;
+    o.done = false;
+    while ((status = wr_ofi_ops.put_signal(w.rank[0], 1, memory, local, 30000, rkey, 0, 2, 0, &o.op, &err)) ==
+           WEIR_ERR_BUSY)
+        world_progress(&w);
+    assert_int_equal(status, WEIR_IN_PROGRESS);
+    for (int i = 0; i < 2000; i++)
+        world_progress(&w);
+    assert_true(w.signals[1][2] == before + 2);
+    cq_silent = false;
+    world_until(&w, o.done && w.signals[1][2] == before + 3);
     wr_ofi_ops.key_close(w.rank[0], rkey);
     wr_ofi_ops.dereg(w.rank[0], local);
     wr_ofi_ops.dereg(w.rank[1], remote);
