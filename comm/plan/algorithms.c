@@ -5,7 +5,7 @@
 #include "comm/plan/algo.h"
 
 const struct wr_algorithm *const wr_algorithms[] = {
-    &wr_rs_direct, &wr_rs_ring, &wr_ag_direct, &wr_ag_ring, NULL,
+    &wr_rs_direct, &wr_rs_ring, &wr_rs_hier, &wr_ag_direct, &wr_ag_ring, &wr_ag_hier, NULL,
 };
 
 const struct wr_algorithm *wr_algorithm_find(enum wr_collective coll, const char *name)

@@ -105,15 +105,20 @@ static bool own(struct wr_vclocks *c, struct wr_vclock **mine)
     return true;
 }
 
+static bool any(wr_vticks mask)
+{
+    return (mask[0] | mask[1] | mask[2] | mask[3]) != 0;
+}
+
 /* How two pages compare: bit 0: a has something larger, bit 1: b has. */
 static unsigned compare(const struct wr_vpage *a, const struct wr_vpage *b)
 {
-    uint32_t more_a = 0, more_b = 0;
-    for (int i = 0; i < WR_VERIFY_PAGE; i++) {
-        more_a |= a->at[i] > b->at[i];
-        more_b |= b->at[i] > a->at[i];
+    wr_vticks more_a = {0}, more_b = {0};
+    for (int i = 0; i < WR_VERIFY_PAGE / 4; i++) {
+        more_a |= a->four[i] > b->four[i];
+        more_b |= b->four[i] > a->four[i];
     }
-    return more_a | more_b << 1;
+    return any(more_a) | (unsigned)any(more_b) << 1;
 }
 
 static bool merge_page(struct wr_vclocks *c, struct wr_vpage **mine, struct wr_vpage *other)
@@ -137,8 +142,10 @@ static bool merge_page(struct wr_vclocks *c, struct wr_vpage **mine, struct wr_v
         page_unref(c, *mine);
         *mine = page;
     }
-    for (int i = 0; i < WR_VERIFY_PAGE; i++)
-        page->at[i] = WR_MAX(page->at[i], other->at[i]);
+    for (int i = 0; i < WR_VERIFY_PAGE / 4; i++) {
+        wr_vticks more = other->four[i] > page->four[i];
+        page->four[i] = (other->four[i] & more) | (page->four[i] & ~more);
+    }
     return true;
 }
 
@@ -167,5 +174,5 @@ void wr_vclock_raise(struct wr_vclocks *c, struct wr_vclock **mine, uint32_t dim
         page_unref(c, *at);
         *at = page;
     }
-    (*at)->at[dim % WR_VERIFY_PAGE] = tick;
+    (*at)->at[dim % WR_VERIFY_PAGE] = (int32_t)tick;
 }

@@ -12,9 +12,15 @@
 
 /* ---- clocks (verify_clock.c): sparse vector clocks whose pages are shared until one of the owners changes its own ---- */
 
+/* Vectors of the compiler; ticks are below 2^31, so that the comparison of signed numbers does, which every processor has. */
+typedef int32_t wr_vticks __attribute__((vector_size(16)));
+
 struct wr_vpage {
+    union {
+        int32_t at[WR_VERIFY_PAGE];
+        wr_vticks four[WR_VERIFY_PAGE / 4];
+    };
     uint32_t refs;
-    uint32_t at[WR_VERIFY_PAGE];
     struct wr_vpage *free_next;
 };
 
@@ -43,7 +49,7 @@ void wr_vclock_raise(struct wr_vclocks *c, struct wr_vclock **mine, uint32_t dim
 static inline uint32_t wr_vclock_at(const struct wr_vclock *clock, uint32_t dim)
 {
     const struct wr_vpage *page = clock->page[dim / WR_VERIFY_PAGE];
-    return page ? page->at[dim % WR_VERIFY_PAGE] : 0;
+    return page ? (uint32_t)page->at[dim % WR_VERIFY_PAGE] : 0;
 }
 
 /* ---- values (verify_value.c): interned sets of contributing ranks with the order in which they were combined ---- */

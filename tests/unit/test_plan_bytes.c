@@ -1,0 +1,91 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/* The hierarchical algorithms move no more between nodes than they must, in memory that is bounded; and large machines are proven
+ * in full. */
+#include "tests/unit/unit.h"
+
+#include "tests/unit/plan_world.h"
+
+/* Reduce-scatter sends S - B_n out of node n; all-gather receives S - B_n. */
+static void check_bounds(const struct wr_plan_spec *s, const char *name)
+{
+    const struct wr_algorithm *a = wr_algorithm_find(s->coll, name);
+    struct wr_verify_result result;
+    weir_error err;
+    char words[256];
+    if (wr_verify(s, a, &result, &err) != WEIR_OK)
+        fail_msg("%s: %s", plan_words(s, name, words), err.message);
+    for (int node = 0; node < s->topo->nnodes; node++) {
+        uint64_t bound = wr_plan_total(s);
+        for (int i = 0; i < s->topo->node_size[node]; i++)
+            bound -= wr_plan_share(s, s->topo->node_ranks[node][i]);
+        uint64_t moved = s->coll == WR_COLL_REDUCE_SCATTER ? result.egress[node] : result.ingress[node];
+        if (moved != bound * s->partial_size)
+            fail_msg("%s: node %d moves %llu bytes, the bound is %llu", plan_words(s, name, words), node,
+                     (unsigned long long)moved, (unsigned long long)(bound * s->partial_size));
+    }
+    wr_verify_result_free(&result);
+}
+
+static void check_both(const struct plan_world *w, uint64_t *state)
+{
+    uint64_t counts[64], offsets[65];
+    struct wr_plan_spec s = {.coll = WR_COLL_REDUCE_SCATTER, .topo = &w->topo, .count = 1 + plan_random(state, 20), .reduces = true,
+                             .in_mapped = true, .elem_size = 2, .partial_size = 4, .chunk = 1 + plan_random(state, 9),
+                             .rails = (int)plan_random(state, 4)};
+    if (plan_random(state, 2)) {
+        plan_counts(state, w->topo.nranks, 20, counts, offsets);
+        s.counts = counts;
+        s.offsets = offsets;
+    }
+    check_bounds(&s, "hier");
+    s.coll = WR_COLL_ALLGATHER;
+    s.reduces = false;
+    s.partial_size = s.elem_size;
+    check_bounds(&s, "hier");
+    s.out_shared = s.out_mapped = true;
+    check_bounds(&s, "hier");
+}
+
+static void nodes_move_only_what_they_must(void **unused)
+{
+    (void)unused;
+    static const int unequal[] = {0, 1, 1, 1, 1, 2, 2}, cyclic[] = {0, 1, 2, 3, 0, 1, 2, 3};
+    uint64_t state = 7;
+    struct plan_world w;
+    plan_world_init(&w, 7, 3, unequal);
+    check_both(&w, &state);
+    plan_world_free(&w);
+    plan_world_init(&w, 8, 4, cyclic);
+    check_both(&w, &state);
+    plan_world_free(&w);
+    for (int k = 0; k < 60; k++) {
+        int nranks = 2 + (int)plan_random(&state, 30), nnodes = 2 + (int)plan_random(&state, 7);
+        plan_world_random(&w, &state, nranks, nnodes > nranks ? nranks : nnodes);
+        check_both(&w, &state);
+        plan_world_free(&w);
+    }
+}
+
+/* 4,096 ranks on 64 nodes. */
+static void a_large_machine_in_full(void **unused)
+{
+    (void)unused;
+    struct plan_world w;
+    plan_world_blocks(&w, 64, 64);
+    struct wr_plan_spec s = {.coll = WR_COLL_REDUCE_SCATTER, .topo = &w.topo, .count = 16, .reduces = true, .in_mapped = true,
+                             .elem_size = 4, .partial_size = 4, .rails = 4};
+    check_bounds(&s, "hier");
+    s.coll = WR_COLL_ALLGATHER;
+    s.reduces = false;
+    check_bounds(&s, "hier");
+    plan_world_free(&w);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(nodes_move_only_what_they_must),
+        cmocka_unit_test(a_large_machine_in_full),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
