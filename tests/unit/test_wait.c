@@ -150,12 +150,12 @@ static void bind_apart(int rank)
 
 /*
  * Rank 1 says that it is about to sleep, and rank 0 sends a ball into just that moment, sooner or later by chance. A
- * wake-up that was lost shows as a sleep that lasted to its end although the ball had come long before.
+ * wake-up that was lost shows as a sleep that lasted to its end although the sender had done all that it does long before.
  */
 static void stalk_a_sleeper(struct ranks_rank *r, struct wr_waiter *w)
 {
     int64_t stamp = 0, end = wr_deadline(search_ns), lost = 0;
-    uint64_t random = 1, *awaited = &r->world->word[1];
+    uint64_t random = 1, *awaited = &r->world->word[1], *thrown = &r->world->word[2], *thrown_at = &r->world->word[3];
     struct nap nap = {r, 0};
     bind_apart(r->rank);
     r->state = &stamp;
@@ -167,7 +167,8 @@ static void stalk_a_sleeper(struct ranks_rank *r, struct wr_waiter *w)
         int64_t now = wr_clock_ns();
         if (stamp < 0)
             break;
-        lost += stamp > start && now - stamp > 200 * MS && now - start > 245 * MS;
+        if (now - start > 245 * MS && wr_load_acquire(thrown) == nap.want)
+            lost += now - (int64_t)wr_load_relaxed(thrown_at) > 200 * MS;
     }
     for (uint64_t ball = 1; !r->rank; ball++) {
         for (unsigned i = 1; wr_load_acquire(awaited) < ball && !wr_load_acquire(&r->world->failed); i++)
@@ -179,6 +180,8 @@ static void stalk_a_sleeper(struct ranks_rank *r, struct wr_waiter *w)
         RANKS_OK(r, r->t->ops->am(r->t, 1, 3, &stamp, sizeof stamp, NULL, 0, 0, err));
         if (stamp < 0)
             break;
+        wr_store_relaxed(thrown_at, (uint64_t)wr_clock_ns());
+        wr_store_release(thrown, ball);
     }
     wr_add_acq_rel(&r->world->word[0], wr_waiter_blocked(w));
     RANKS_CHECK(r, lost < 2, "%lld wake-ups came only at the end of the sleep", (long long)lost);
