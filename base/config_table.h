@@ -58,6 +58,10 @@
       "what moves bytes: auto uses shm on a node and WEIR_NETWORK between nodes; a name uses only that one")           \
     X(ENUM, network, NETWORK, "auto", "auto|ofi|ucx", USER,                                                            \
       "the library used between nodes when WEIR_TRANSPORT is auto: libfabric (ofi) or UCX")                            \
+    X(BOOL, watch, WATCH, "yes", "", USER,                                                                              \
+      "find out by idle TCP connections that a rank on another node has died; one descriptor a rank in use")           \
+    X(TIME, peer_timeout, PEER_TIMEOUT, "10s", "", USER,                                                               \
+      "a host that does not answer for so long is taken for lost")                                                     \
     X(BYTES, mem_limit, MEM_LIMIT, "inf", "", USER, "most bytes that weir_mem_alloc gives out to a rank")                \
     X(BYTES, unexpected_limit, UNEXPECTED_LIMIT, "64M", "", USER,                                                      \
       "most bytes of messages that a rank keeps for receives that have not been posted yet")                           \

@@ -118,6 +118,7 @@ struct wr_transport *wr_engine_peer(struct wr_engine *e, int peer, weir_error *e
         return NULL;
     }
     e->connected[peer] = 1;
+    wr_engine_watch(e, peer);
     return t;
 }
 
@@ -140,6 +141,8 @@ int wr_engine_progress(struct wr_engine *e)
         if (now - e->events_polled_at >= EVENT_POLL_NS) {
             e->events_polled_at = now;
             poll_launcher(e);
+            if (e->watch)
+                wr_watch_progress(e->watch);
         }
     }
     return events;

@@ -13,6 +13,7 @@
 #include <stdbool.h>
 
 #include "comm/context.h"
+#include "comm/engine/watch.h"
 #include "comm/transport/transport.h"
 #include "comm/transport/wait.h"
 
@@ -70,6 +71,7 @@ struct wr_engine {
     int64_t events_polled_at;
     unsigned idle;
     struct wr_waiter *waiter;
+    struct wr_watch *watch; /* NULL when peers are not watched */
 };
 
 enum { WR_NO_ROUTE = 255 };

@@ -17,6 +17,9 @@ struct wr_engine_flush {
     bool done;
 };
 
+/* Begins to watch a rank that has just been connected, when it is reached through a network. */
+void wr_engine_watch(struct wr_engine *e, int peer);
+
 /* The host name of a rank when the topology is known already, else NULL; writes to buf. */
 const char *wr_engine_host(const struct wr_engine *e, int peer, char *buf, size_t size);
 

@@ -13,6 +13,8 @@
 
 #define KEY_ADDRESS "engine.address"
 
+#define WATCH       "watch"
+
 /* How a published value begins: what follows are entries of a transport's name (8 bytes), a length (4) and the address; or,
  * when the rank could not open a transport, the reason. */
 enum { CARD_ADDRESSES = 'A', CARD_FAILED = 'F', ENTRY_NAME = 8, ENTRY_HEAD = ENTRY_NAME + 4 };
@@ -59,10 +61,9 @@ static weir_status fetch_card(struct wr_engine *e, int peer, weir_error *err)
     return status;
 }
 
-static weir_status peer_address(void *arg, int peer, const void **address, size_t *len, weir_error *err)
+/* What a rank published under a name. */
+static weir_status find_entry(struct wr_engine *e, int peer, const char *name, const void **address, size_t *len, weir_error *err)
 {
-    struct wr_engine_link *link = arg;
-    struct wr_engine *e = link->engine;
     weir_status status = e->address[peer] ? WEIR_OK : fetch_card(e, peer, err);
     if (status)
         return status;
@@ -72,7 +73,7 @@ static weir_status peer_address(void *arg, int peer, const void **address, size_
         memcpy(&n, p + ENTRY_NAME, sizeof n);
         if (n > (size_t)(end - p - ENTRY_HEAD))
             break;
-        if (!strncmp((const char *)p, link->name, ENTRY_NAME)) {
+        if (!strncmp((const char *)p, name, ENTRY_NAME)) {
             *address = p + ENTRY_HEAD;
             *len = n;
             return WEIR_OK;
@@ -80,7 +81,23 @@ static weir_status peer_address(void *arg, int peer, const void **address, size_
         p += ENTRY_HEAD + n;
     }
     return wr_error_set(err, WEIR_ERR_TRANSPORT, "give all ranks the same WEIR_ settings and build of weir",
-                        "rank %d has not opened the transport %s", peer, link->name);
+                        "rank %d has not opened the transport %s", peer, name);
+}
+
+static weir_status peer_address(void *arg, int peer, const void **address, size_t *len, weir_error *err)
+{
+    const struct wr_engine_link *link = arg;
+    return find_entry(link->engine, peer, link->name, address, len, err);
+}
+
+static void add_entry(struct wr_buf *card, const char *name, const void *address, size_t len)
+{
+    char field[ENTRY_NAME] = {0};
+    uint32_t n = (uint32_t)len;
+    memcpy(field, name, WR_MIN(strlen(name), sizeof field));
+    wr_buf_add(card, field, sizeof field);
+    wr_buf_add(card, &n, sizeof n);
+    wr_buf_add(card, address, len);
 }
 
 static weir_status publish(struct wr_engine *e, const weir_error *failure, weir_error *err)
@@ -94,15 +111,15 @@ static weir_status publish(struct wr_engine *e, const weir_error *failure, weir_
         for (int i = 0; i < e->ntransports && !status; i++) {
             unsigned char address[WR_ADDRESS_MAX];
             size_t len = sizeof address;
-            char name[ENTRY_NAME] = {0};
             struct wr_transport *t = e->transport[i];
             status = t->ops->address(t, address, &len, err);
-            const char *bottom = wr_layer_bottom(t)->ops->name;
-            memcpy(name, bottom, WR_MIN(strlen(bottom), sizeof name));
-            uint32_t n = (uint32_t)len;
-            wr_buf_add(&card, name, sizeof name);
-            wr_buf_add(&card, &n, sizeof n);
-            wr_buf_add(&card, address, len);
+            add_entry(&card, wr_layer_bottom(t)->ops->name, address, len);
+        }
+        if (e->watch) {
+            unsigned char address[256];
+            size_t len = sizeof address;
+            wr_watch_address(e->watch, address, &len);
+            add_entry(&card, WATCH, address, len);
         }
     }
     if (!status && card.failed)
@@ -202,6 +219,26 @@ static weir_status find_node(struct wr_engine *e, weir_error *err)
     return WEIR_OK;
 }
 
+static void watched_peer_lost(void *arg, int peer, const char *reason)
+{
+    wr_engine_peer_lost(arg, peer, reason);
+}
+
+void wr_engine_watch(struct wr_engine *e, int peer)
+{
+    const void *address;
+    size_t len;
+    weir_error err;
+    if (e->watch && wr_engine_is_network(e, e->route[peer]) && !find_entry(e, peer, WATCH, &address, &len, &err))
+        wr_watch_add(e->watch, peer, address, len);
+}
+
+static weir_status open_watch(struct wr_engine *e, weir_error *err)
+{
+    struct wr_watch_params params = {&e->ctx->log, e->ctx->config.peer_timeout, watched_peer_lost, e};
+    return e->ctx->config.watch ? wr_watch_open(&params, &e->watch, err) : WEIR_OK;
+}
+
 static weir_status open_chosen(struct wr_engine *e, const struct wr_transport_choice *choice, weir_error *err)
 {
     weir_status status = open_one(e, "self", err);
@@ -209,6 +246,8 @@ static weir_status open_chosen(struct wr_engine *e, const struct wr_transport_ch
         status = open_one(e, "shm", err);
     if (!status && choice->network[0])
         status = open_one(e, choice->network, err);
+    if (!status && choice->network[0])
+        status = open_watch(e, err);
     return status;
 }
 
@@ -250,6 +289,8 @@ static weir_status create_waiter(struct wr_engine *e, weir_error *err)
     int launcher = wr_ctx_event_fd(e->ctx);
     if (!status && launcher >= 0)
         status = wr_waiter_add(e->waiter, launcher, err);
+    if (!status && e->watch)
+        status = wr_waiter_add(e->waiter, wr_watch_fd(e->watch), err);
     return status;
 }
 
@@ -342,6 +383,7 @@ void wr_engine_close(struct wr_engine *e)
     if (!e)
         return;
     wr_waiter_destroy(e->waiter);
+    wr_watch_close(e->watch);
     while (e->ntransports > 0) {
         struct wr_transport *t = e->transport[--e->ntransports];
         t->ops->close(t);
