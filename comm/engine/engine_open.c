@@ -366,6 +366,7 @@ void wr_engine_drain(struct wr_engine *e)
 {
     int64_t deadline = wr_deadline(e->ctx->config.boot_timeout);
     struct wr_engine_flush flush[WR_ENGINE_TRANSPORTS];
+    wr_engine_lock(e); /* waiting releases it */
     for (int i = 0; i < e->ntransports && !e->nlost; i++) {
         flush[i] = (struct wr_engine_flush){{flush_done}, false};
         struct wr_transport *t = e->transport[i];
@@ -376,6 +377,7 @@ void wr_engine_drain(struct wr_engine *e)
         if (status == WEIR_IN_PROGRESS && wr_engine_wait(e, flush_is_done, &flush[i], deadline, &err))
             wr_warn(&e->ctx->log, TRANSPORT, "closing although operations have not ended: %s", err.message);
     }
+    wr_engine_unlock(e);
 }
 
 void wr_engine_close(struct wr_engine *e)
