@@ -101,71 +101,24 @@ bool wr_single_node(const struct wr_plan_spec *spec)
     return spec->topo->nnodes == 1 && !(spec->out_shared && spec->coll != WR_COLL_ALLGATHER);
 }
 
-/* The step of the second program as a step of both. */
-static void append_step(struct wr_program *p, const struct wr_program *from, const struct wr_step *step,
-                        const struct wr_plan_spec *spec, const struct wr_algorithm *first)
+/* Copies lane `lane` of `from`, if there is one, into the latest lane of `to`. */
+static bool copy_lane(struct wr_program *to, const struct wr_program *from, uint32_t lane)
 {
-    struct wr_ref refs[2];
-    for (unsigned i = 0; i < step->nrefs && i < 2; i++) {
-        refs[i] = from->refs[step->first_ref + i];
-        if (refs[i].buffer == WR_BUF_SCRATCH) {
-            refs[i].offset += first->scratch(spec, refs[i].rank);
-        } else if (refs[i].buffer == WR_BUF_IN) {
-            refs[i].buffer = WR_BUF_OUT;
-            refs[i].offset += wr_plan_share_offset(spec, refs[i].rank);
-        }
-    }
-    if (step->op == WR_STEP_COPY)
-        wr_program_copy(p, refs[0], refs[1], step->len);
-    else if (step->op == WR_STEP_PUT && step->flags & WR_STEP_SIGNALS)
-        wr_program_put_signal(p, refs[0], refs[1], step->len, step->slot + first->slots);
-    else if (step->op == WR_STEP_PUT)
-        wr_program_put(p, refs[0], refs[1], step->len);
-    else if (step->op == WR_STEP_SIGNAL)
-        wr_program_signal(p, step->peer, step->slot + first->slots);
-    else if (step->op == WR_STEP_WAIT && step->flags & WR_STEP_EARLIER)
-        wr_program_wait_earlier(p, step->peer, step->slot + first->slots, step->value);
-    else if (step->op == WR_STEP_WAIT)
-        wr_program_wait(p, step->peer, step->slot + first->slots, step->value);
-    else if (step->op == WR_STEP_DRAIN)
-        wr_program_drain(p);
+    for (uint32_t i = lane < from->nlanes ? from->lane[lane] : 0; lane < from->nlanes && i < from->lane[lane + 1]; i++)
+        wr_program_step(to, &from->steps[i], from->refs + from->steps[i].first_ref);
+    return !to->failed;
 }
 
-static void append_as_is(struct wr_program *p, const struct wr_program *from, const struct wr_step *step)
-{
-    const struct wr_ref *refs = from->refs + step->first_ref;
-    if (step->op == WR_STEP_COPY)
-        wr_program_copy(p, refs[0], refs[1], step->len);
-    else if (step->op == WR_STEP_REDUCE)
-        wr_program_reduce(p, refs[0], refs + 1, step->nrefs - 1u, step->len);
-    else if (step->op == WR_STEP_PUT && step->flags & WR_STEP_SIGNALS)
-        wr_program_put_signal(p, refs[0], refs[1], step->len, step->slot);
-    else if (step->op == WR_STEP_PUT)
-        wr_program_put(p, refs[0], refs[1], step->len);
-    else if (step->op == WR_STEP_SIGNAL)
-        wr_program_signal(p, step->peer, step->slot);
-    else if (step->op == WR_STEP_WAIT && step->flags & WR_STEP_EARLIER)
-        wr_program_wait_earlier(p, step->peer, step->slot, step->value);
-    else if (step->op == WR_STEP_WAIT)
-        wr_program_wait(p, step->peer, step->slot, step->value);
-    else
-        wr_program_drain(p);
-}
-
-weir_status wr_program_append(struct wr_program *first, struct wr_program *second, const struct wr_plan_spec *spec,
-                              const struct wr_algorithm *first_algorithm, weir_error *err)
+weir_status wr_program_append(struct wr_program *first, struct wr_program *second, weir_error *err)
 {
     struct wr_program both;
     wr_program_init(&both, first->rank);
-    uint32_t nlanes = WR_MAX(first->nlanes, second->nlanes);
-    for (uint32_t lane = 0; lane < nlanes; lane++) {
+    for (uint32_t lane = 0; lane < WR_MAX(first->nlanes, second->nlanes); lane++) {
         wr_program_lane(&both);
-        for (uint32_t i = first->lane[lane]; lane < first->nlanes && i < first->lane[lane + 1]; i++)
-            append_as_is(&both, first, &first->steps[i]);
-        for (uint32_t i = second->lane[lane]; lane < second->nlanes && i < second->lane[lane + 1]; i++)
-            append_step(&both, second, &second->steps[i], spec, first_algorithm);
+        if (!copy_lane(&both, first, lane) || !copy_lane(&both, second, lane))
+            break;
     }
-    both.scratch = first_algorithm->scratch(spec, first->rank) + second->scratch;
+    both.scratch = WR_MAX(first->scratch, second->scratch);
     wr_program_free(first);
     wr_program_free(second);
     *first = both;

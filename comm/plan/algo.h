@@ -58,14 +58,13 @@ static inline struct wr_ref wr_ref_add(struct wr_ref ref, uint64_t off)
     return ref;
 }
 
-/*
- * Appends `second` to `first`, lane by lane (equal numbers of lanes): its slots are moved up by `slots`, its SCRATCH at each rank
- * by scratch(spec, rank), its IN to the rank's share in OUT. `second` is freed.
- */
-weir_status wr_program_append(struct wr_program *first, struct wr_program *second, const struct wr_plan_spec *spec,
-                              const struct wr_algorithm *first_algorithm, weir_error *err);
+/* Appends `second` to `first`, lane by lane, as it is; both use the same SCRATCH. `second` is freed; on an error both are. */
+weir_status wr_program_append(struct wr_program *first, struct wr_program *second, weir_error *err);
 
 extern const struct wr_algorithm wr_rs_direct, wr_rs_ring, wr_rs_bruck, wr_rs_hier;
 extern const struct wr_algorithm wr_ag_direct, wr_ag_ring, wr_ag_bruck, wr_ag_hier;
+extern const struct wr_algorithm wr_ar_direct, wr_ar_ring, wr_ar_bruck, wr_ar_hier, wr_ar_latency;
+extern const struct wr_algorithm wr_barrier_dissemination, wr_barrier_hier;
+extern const struct wr_algorithm wr_bcast_direct, wr_bcast_binomial, wr_bcast_chain;
 
 #endif

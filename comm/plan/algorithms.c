@@ -5,7 +5,12 @@
 #include "comm/plan/algo.h"
 
 const struct wr_algorithm *const wr_algorithms[] = {
-    &wr_rs_direct, &wr_rs_ring, &wr_rs_hier, &wr_ag_direct, &wr_ag_ring, &wr_ag_hier, NULL,
+    &wr_barrier_dissemination, &wr_barrier_hier,
+    &wr_bcast_direct, &wr_bcast_binomial, &wr_bcast_chain,
+    &wr_ar_direct, &wr_ar_ring, &wr_ar_bruck, &wr_ar_hier, &wr_ar_latency,
+    &wr_rs_direct, &wr_rs_ring, &wr_rs_bruck, &wr_rs_hier,
+    &wr_ag_direct, &wr_ag_ring, &wr_ag_bruck, &wr_ag_hier,
+    NULL,
 };
 
 const struct wr_algorithm *wr_algorithm_find(enum wr_collective coll, const char *name)

@@ -188,6 +188,9 @@ void wr_program_wait(struct wr_program *p, int peer, uint32_t slot, uint32_t val
 void wr_program_wait_earlier(struct wr_program *p, int peer, uint32_t slot, uint32_t per_execution);
 void wr_program_drain(struct wr_program *p);
 
+/* A step as it is, with its refs. */
+void wr_program_step(struct wr_program *p, const struct wr_step *step, const struct wr_ref *refs);
+
 /* Ends building: WEIR_ERR_NO_MEMORY when something was lost. */
 weir_status wr_program_finish(struct wr_program *p, weir_error *err);
 

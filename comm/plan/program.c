@@ -70,6 +70,13 @@ static void add(struct wr_program *p, struct wr_step step, const struct wr_ref *
     p->lane[p->nlanes] = p->nsteps;
 }
 
+void wr_program_step(struct wr_program *p, const struct wr_step *step, const struct wr_ref *refs)
+{
+    add(p, *step, NULL, refs, step->nrefs);
+    if (step->op == WR_STEP_WAIT)
+        p->nslots = WR_MAX(p->nslots, step->slot + 1);
+}
+
 void wr_program_copy(struct wr_program *p, struct wr_ref dst, struct wr_ref src, uint64_t len)
 {
     if (len)

@@ -363,9 +363,10 @@ static weir_status check_result(struct wr_verifier *v, int rank, const struct wr
         }
         at += run;
     }
-    if (rank == 0)
+    if (!v->some_ended)
         v->first_order = order;
-    if (order != v->first_order)
+    v->some_ended = true;
+    if (v->spec->coll == WR_COLL_ALLREDUCE && order != v->first_order)
         v->result.same_at_all = false;
     if (v->rank[rank].execution == 0)
         v->result.order += order;

@@ -211,7 +211,8 @@ struct wr_verifier {
     uint64_t *within;
     uint32_t *queue;        /* lanes that can run: a ring of nlanes */
     uint32_t queue_head, queue_len;
-    uint64_t first_order; /* of rank 0 */
+    bool some_ended;
+    uint64_t first_order; /* of the first rank that ended */
 };
 
 /* ---- static checks (verify_prepare.c) ---- */
