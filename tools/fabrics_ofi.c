@@ -9,12 +9,12 @@
 #include "tools/fabrics.h"
 
 #ifdef HAVE_LIBFABRIC
-#include <rdma/fabric.h>
+#include "base/libfabric.h"
+
 #include <rdma/fi_cm.h>
 #include <rdma/fi_domain.h>
 #include <rdma/fi_endpoint.h>
 #include <rdma/fi_eq.h>
-#include <rdma/fi_errno.h>
 
 #define API_VERSION FI_VERSION(1, 11)
 

@@ -14,6 +14,11 @@
 
 enum { STALE_KEPT = 1024 }; /* freed handles that stay readable */
 
+static void progress_while_waiting(void *arg)
+{
+    wr_engine_progress(arg);
+}
+
 weir_status wr_mem_state_create(struct wr_engine *engine, struct wr_mem_state **out, weir_error *err)
 {
     struct wr_mem_state *s = calloc(1, sizeof *s);
@@ -24,6 +29,8 @@ weir_status wr_mem_state_create(struct wr_engine *engine, struct wr_mem_state **
     }
     s->engine = engine;
     s->signal_blocks = blocks;
+    if (wr_engine_shm(engine))
+        wr_shm_set_idle(wr_engine_shm(engine), progress_while_waiting, engine);
     wr_list_init(&s->alive);
     wr_list_init(&s->stale);
     wr_list_init(&s->waiting);

@@ -21,11 +21,11 @@
 #ifndef WR_OFI_H
 #define WR_OFI_H
 
-#include <rdma/fabric.h>
+#include "base/libfabric.h"
+
 #include <rdma/fi_cm.h>
 #include <rdma/fi_domain.h>
 #include <rdma/fi_endpoint.h>
-#include <rdma/fi_errno.h>
 #include <rdma/fi_rma.h>
 
 #include "base/error.h"

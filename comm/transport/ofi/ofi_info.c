@@ -201,7 +201,8 @@ weir_status wr_ofi_candidates_find(const struct wr_transport_params *params, str
     memset(c, 0, sizeof *c);
     struct fi_info *hints = wr_ofi_hints();
     if (!hints)
-        return wr_error_memory(err, sizeof *hints, "libfabric's hints");
+        return wr_error_set(err, WEIR_ERR_UNSUPPORTED, "install libfabric, or put its folder into LD_LIBRARY_PATH",
+                            "libfabric gave no hints: %s", fi_strerror(FI_ENOMEM));
     int rc = fi_getinfo(FI_VERSION(1, 11), NULL, NULL, 0, hints, &c->list);
     fi_freeinfo(hints);
     if (rc)

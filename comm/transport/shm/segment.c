@@ -253,6 +253,13 @@ static weir_status settle(struct wr_shm *s, struct wr_shm_segment *seg, const st
     return status;
 }
 
+void wr_shm_set_idle(struct wr_transport *t, void (*idle)(void *arg), void *arg)
+{
+    struct wr_shm *s = wr_shm_of(t);
+    s->mail.idle = idle;
+    s->mail.idle_arg = arg;
+}
+
 weir_status wr_shm_segment_create(struct wr_transport *t, const int *ranks, int n, const uint64_t *bytes, unsigned flags,
                                   struct wr_shm_segment **segment, weir_error *err)
 {

@@ -29,6 +29,12 @@ enum {
 weir_status wr_shm_segment_create(struct wr_transport *t, const int *ranks, int n, const uint64_t *bytes, unsigned flags,
                                   struct wr_shm_segment **segment, weir_error *err);
 
+/*
+ * While wr_shm_segment_create() waits for another rank, it calls idle(arg): the other may be waiting for something that this
+ * rank has accepted and not sent yet, so idle() progresses all transports.
+ */
+void wr_shm_set_idle(struct wr_transport *t, void (*idle)(void *arg), void *arg);
+
 /* The address and size of part `index` in this process; with WR_SHM_SEGMENT_SHARED every index gives the one part. */
 void *wr_shm_segment_base(const struct wr_shm_segment *segment, int index);
 uint64_t wr_shm_segment_bytes(const struct wr_shm_segment *segment, int index);
