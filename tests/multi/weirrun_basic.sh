@@ -91,6 +91,8 @@ err_has "cannot enter the directory"
 # what weirrun changes for itself is not passed on: limits, masks, ignored signals, descriptors
 expect 0 sh -c "ulimit -Sn 200; exec '$W' -n 1 sh -c 'ulimit -Sn; grep -E \"Sig(Blk|Ign)\" /proc/self/status; ls /proc/self/fd | wc -l'"
 sh -c 'ulimit -Sn 200; ulimit -Sn; grep -E "Sig(Blk|Ign)" /proc/self/status; ls /proc/self/fd | wc -l' <"/dev/null" >"$dir/plain" 2>&1
+# 32 and 33 are the C library's own
+sed -i 's/^\(SigIgn:.0000000\)[01][08]/\100/' "$dir/plain" "$dir/out"
 out_is "$(cat "$dir/plain")"
 
 # binding
