@@ -26,6 +26,14 @@ const char *weir_comm_transport(const weir_comm *comm, int rank)
     return wr_layer_bottom(wr_engine_route(comm->engine, rank))->ops->name;
 }
 
+const char *weir_comm_provider(const weir_comm *comm, int rank)
+{
+    if (rank < 0 || rank >= comm->size || comm->engine->route[rank] == WR_NO_ROUTE)
+        return NULL;
+    const char *provider = wr_layer_bottom(wr_engine_route(comm->engine, rank))->caps.provider;
+    return provider ? provider : "";
+}
+
 weir_status wr_comm_check_rank(const weir_comm *comm, const char *what, int rank, weir_error *err)
 {
     if (rank >= 0 && rank < comm->size)

@@ -52,6 +52,12 @@ int weir_comm_size(const weir_comm *comm);
 /** How bytes travel to a rank of a communicator: "self", "shm", "ofi", "ucx"; NULL when out of range. Thread safety: safe. */
 const char *weir_comm_transport(const weir_comm *comm, int rank);
 
+/**
+ * What carries the bytes below that transport, as its library calls it: "memfd", "tcp;ofi_rxm", "rc_verbs"; "" when there is
+ * nothing to tell, NULL when out of range. Thread safety: safe.
+ */
+const char *weir_comm_provider(const weir_comm *comm, int rank);
+
 /** @name Requests */
 /** @{ */
 
