@@ -61,7 +61,8 @@ struct wr_hop wr_chain_hop(const struct wr_plan_topo *topo, int owner, int node)
 bool wr_rank_order(const struct wr_plan_topo *topo, int **order, int **place)
 {
     int n = topo->nranks, nodes = topo->nnodes, at = 0;
-    int *o = malloc((size_t)n * sizeof *o), *p = malloc((size_t)n * sizeof *p), *node = malloc((size_t)nodes * sizeof *node);
+    int *o = malloc((size_t)n * sizeof *o), *p = malloc((size_t)n * sizeof *p),
+        *node = malloc((size_t)nodes * sizeof *node);
     bool ok = o && p && node;
     for (int k = 0; ok && k < nodes; k++)
         node[wr_chain_hop(topo, nodes - 1, k).at] = k;

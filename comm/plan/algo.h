@@ -29,8 +29,9 @@ void wr_wait_mates(struct wr_program *p, const struct wr_mates *m, uint32_t slot
 void wr_wait_mates_earlier(struct wr_program *p, const struct wr_mates *m, uint32_t slot, uint32_t per_execution);
 
 /*
- * The order of nodes in which partial results for node `owner` travel: it ends at the owner, and it visits the nodes of a
- * group (a switch, say) one after the other, the owner's group last. Without levels: owner + 1, owner + 2, .., owner.
+ * The order of nodes in which partial results for node `owner` travel: it ends at the owner, and it visits the
+ * nodes of a group (a switch, say) one after the other, the owner's group last. Without levels: owner + 1,
+ * owner + 2, .., owner.
  */
 struct wr_hop {
     int at;         /* place of the node in the chain, 0 .. nnodes - 1 */
@@ -38,8 +39,9 @@ struct wr_hop {
 };
 struct wr_hop wr_chain_hop(const struct wr_plan_topo *topo, int owner, int node);
 
-/* Ranks node by node, nodes in the order of the chain that ends at the last: order[i], and place[rank] with the inverse (may
- * be NULL). Rings and circulants use it, so that most neighbours share a node. false: out of memory. */
+/* Ranks node by node, nodes in the order of the chain that ends at the last: order[i], and place[rank] with the
+ * inverse (may be NULL). Rings and circulants use it, so that most neighbours share a node. false: out of
+ * memory. */
 bool wr_rank_order(const struct wr_plan_topo *topo, int **order, int **place);
 
 uint64_t wr_largest_share(const struct wr_plan_spec *spec);
@@ -58,13 +60,16 @@ static inline struct wr_ref wr_ref_add(struct wr_ref ref, uint64_t off)
     return ref;
 }
 
-/* Appends `second` to `first`, lane by lane, as it is; both use the same SCRATCH. `second` is freed; on an error both are. */
+/* Appends `second` to `first`, lane by lane, as it is; both use the same SCRATCH. `second` is freed; on an
+ * error both are. */
 weir_status wr_program_append(struct wr_program *first, struct wr_program *second, weir_error *err);
 
 extern const struct wr_algorithm wr_rs_direct, wr_rs_ring, wr_rs_bruck, wr_rs_hier;
 extern const struct wr_algorithm wr_ag_direct, wr_ag_ring, wr_ag_bruck, wr_ag_hier;
 extern const struct wr_algorithm wr_ar_direct, wr_ar_ring, wr_ar_bruck, wr_ar_hier, wr_ar_latency;
 extern const struct wr_algorithm wr_barrier_dissemination, wr_barrier_hier;
+extern const struct wr_algorithm wr_reduce_direct, wr_reduce_binomial, wr_reduce_chain, wr_scan_chain, wr_exscan_chain;
+extern const struct wr_algorithm wr_gather_pairwise, wr_scatter_pairwise, wr_alltoall_pairwise;
 extern const struct wr_algorithm wr_bcast_direct, wr_bcast_binomial, wr_bcast_chain;
 
 #endif

@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* Circulant all-gather: in round k a rank has blocks 0 .. 2^k - 1 and sends them 2^k places back, where they are the next ones. */
+/* Circulant all-gather: in round k a rank has blocks 0 .. 2^k - 1 and sends them 2^k places back, where they
+ * are the next ones. */
 #include "comm/plan/algo_circulant.h"
 
 static uint64_t scratch(const struct wr_plan_spec *spec, int rank)
@@ -19,13 +20,15 @@ static weir_status build(const struct wr_plan_spec *spec, int rank, struct wr_pr
     int round = 0;
     for (int d = 1; d < g.n; d *= 2, round++) {
         int blocks = WR_MIN(d, g.n - d), to = wr_circulant_place(&g, -d), from = wr_circulant_place(&g, d);
-        wr_circulant_send(&g, p, g.order[to], wr_circulant_len(&g, to, 0, d), 0, wr_circulant_len(&g, g.at, 0, blocks), round);
+        wr_circulant_send(&g, p, g.order[to], wr_circulant_len(&g, to, 0, d), 0, wr_circulant_len(&g, g.at, 0, blocks),
+                          round);
         wr_program_wait(p, g.order[from], (uint32_t)round, 1);
     }
     for (int b = 0; b < g.n;) {
         int first = wr_circulant_run(&g, &b);
         wr_program_copy(p, wr_ref(rank, WR_BUF_OUT, wr_plan_share_offset(spec, g.order[g.at + first])),
-                        wr_ref(rank, WR_BUF_SCRATCH, wr_circulant_len(&g, g.at, 0, first)), wr_circulant_len(&g, g.at, first, b));
+                        wr_ref(rank, WR_BUF_SCRATCH, wr_circulant_len(&g, g.at, 0, first)),
+                        wr_circulant_len(&g, g.at, first, b));
     }
     wr_program_drain(p); /* what came in was sent on from where it lies */
     round = 0;
@@ -36,4 +39,5 @@ static weir_status build(const struct wr_plan_spec *spec, int rank, struct wr_pr
     return wr_program_finish(p, err);
 }
 
-const struct wr_algorithm wr_ag_bruck = {"bruck", WR_COLL_ALLGATHER, wr_circulant_applies, build, scratch, WR_CIRCULANT_SLOTS};
+const struct wr_algorithm wr_ag_bruck = {"bruck", WR_COLL_ALLGATHER, wr_circulant_applies,
+                                         build,   scratch,           WR_CIRCULANT_SLOTS};

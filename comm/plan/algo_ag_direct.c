@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * All-gather on one node. Inputs that are mapped are loaded by everybody; else, results that are mapped are stored into by
- * everybody; else shares pass through SCRATCH in two buffers. Into a window that the node shares, each share is stored once.
+ * All-gather on one node. Inputs that are mapped are loaded by everybody; else, results that are mapped are
+ * stored into by everybody; else shares pass through SCRATCH in two buffers. Into a window that the node
+ * shares, each share is stored once.
  */
 #include "comm/plan/algo.h"
 
@@ -81,10 +82,10 @@ static void staged(const struct wr_plan_spec *spec, int rank, struct wr_program 
     copy_own(spec, rank, p);
     for (uint32_t c = 0; c < rounds; c++) {
         uint64_t buffer = (c % BUFFERS) * chunk, at = c * chunk;
-        if (c >= BUFFERS)
-            wr_wait_mates(p, mates, CONSUMED, c - BUFFERS + 1);
-        else if (c == 0)
-            wr_wait_mates_earlier(p, mates, CONSUMED, rounds);
+        /* as in reduce-scatter: only the last round says that it is over, when the next execution needs its
+         * buffer at once */
+        if (c == 0 && rounds % BUFFERS)
+            wr_wait_mates_earlier(p, mates, CONSUMED, 1);
         wr_program_copy(p, wr_ref(rank, WR_BUF_SCRATCH, buffer), wr_ref(rank, WR_BUF_IN, at),
                         wr_chunk_len(wr_plan_share(spec, rank), chunk, c));
         wr_signal_mates(p, mates, READY);
@@ -93,9 +94,10 @@ static void staged(const struct wr_plan_spec *spec, int rank, struct wr_program 
             wr_program_wait(p, peer, READY, c + 1);
             wr_program_copy(p, wr_ref(rank, WR_BUF_OUT, wr_plan_share_offset(spec, peer) + at),
                             wr_ref(peer, WR_BUF_SCRATCH, buffer), wr_chunk_len(wr_plan_share(spec, peer), chunk, c));
-            wr_program_signal(p, peer, CONSUMED);
         }
     }
+    if (rounds % BUFFERS)
+        wr_signal_mates(p, mates, CONSUMED);
 }
 
 static weir_status build(const struct wr_plan_spec *spec, int rank, struct wr_program *p, weir_error *err)

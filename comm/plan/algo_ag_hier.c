@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * Hierarchical all-gather, the mirror of reduce-scatter: a share goes from its owner along the chain of nodes, from agent to
- * agent; on each node every rank copies it from the agent's slot to its own result. When the node shares one result, the agent
- * copies it there, and that is all: there is no phase inside the node.
+ * Hierarchical all-gather, the mirror of reduce-scatter: a share goes from its owner along the chain of nodes,
+ * from agent to agent; on each node every rank copies it from the agent's slot to its own result. When the node
+ * shares one result, the agent copies it there, and that is all: there is no phase inside the node.
  */
 #include "comm/plan/algo_hier.h"
 
@@ -11,8 +11,10 @@ static struct wr_ref out_of(const struct wr_hier *h, int share, uint64_t c)
     return wr_ref(h->rank, WR_BUF_OUT, wr_plan_share_offset(h->spec, share) + c * h->chunk);
 }
 
-/* Copies what `agent`, of this node, has of the shares from .. to - 1 of a node to OUT, in as few steps as the places allow. */
-static void take(struct wr_hier *h, struct wr_program *p, int agent, int owner, int from, int to, uint32_t lane, uint64_t c)
+/* Copies what `agent`, of this node, has of the shares from .. to - 1 of a node to OUT, in as few steps as the
+ * places allow. */
+static void take(struct wr_hier *h, struct wr_program *p, int agent, int owner, int from, int to, uint32_t lane,
+                 uint64_t c)
 {
     struct wr_ref src = wr_hier_slot(h, agent, owner, from, lane, c), dst = src;
     uint64_t len = 0;
@@ -68,7 +70,8 @@ static void one_round(struct wr_hier *h, struct wr_program *p, uint32_t lane, ui
     uint64_t own = wr_chunk_len(wr_plan_share(h->spec, h->rank), h->chunk, c);
     bool window = h->spec->out_shared;
     if (h->own_slot)
-        wr_program_copy(p, wr_hier_slot(h, h->rank, h->node, h->local, lane, c), wr_ref(h->rank, WR_BUF_IN, c * h->chunk), own);
+        wr_program_copy(p, wr_hier_slot(h, h->rank, h->node, h->local, lane, c),
+                        wr_ref(h->rank, WR_BUF_IN, c * h->chunk), own);
     for (int i = 0; i < h->topo->nnodes; i++) {
         const struct wr_hier_item *item = &h->item[i];
         if (item->from == item->to)
@@ -110,4 +113,5 @@ static weir_status build(const struct wr_plan_spec *spec, int rank, struct wr_pr
     return wr_hier_finish(&h, p, err);
 }
 
-const struct wr_algorithm wr_ag_hier = {"hier", WR_COLL_ALLGATHER, wr_hier_applies, build, wr_hier_scratch_ag, WR_HIER_SLOTS};
+const struct wr_algorithm wr_ag_hier = {"hier", WR_COLL_ALLGATHER,  wr_hier_applies,
+                                        build,  wr_hier_scratch_ag, WR_HIER_SLOTS};

@@ -2,7 +2,8 @@
 /* All-gather on a ring: every share travels round it, and every rank that it passes keeps a copy. */
 #include "comm/plan/algo_ring.h"
 
-/* SCRATCH: two buffers that messages come into, then one for the own chunk, which IN cannot be put from when types differ. */
+/* SCRATCH: the buffers that messages come into, then one for the own chunk, which IN cannot be put from when
+ * types differ. */
 static uint64_t scratch(const struct wr_plan_spec *spec, int rank)
 {
     (void)rank;

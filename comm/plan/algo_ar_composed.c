@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * All-reduce as reduce-scatter and all-gather over nearly equal shares. The result of the first lands in OUT, where the share
- * belongs, and the second is done in place. Lane by lane one follows the other, so that chunks of different lanes overlap.
+ * All-reduce as reduce-scatter and all-gather over nearly equal shares. The result of the first lands in OUT,
+ * where the share belongs, and the second is done in place. Lane by lane one follows the other, so that chunks
+ * of different lanes overlap.
  */
 #include <stdlib.h>
 
@@ -61,8 +62,8 @@ static void place_gather(struct wr_program *p, const struct parts *parts, const 
     p->scratch += scatter->scratch(&parts->scatter, p->rank);
 }
 
-static weir_status compose(const struct wr_plan_spec *spec, int rank, struct wr_program *p, const struct wr_algorithm *scatter,
-                           const struct wr_algorithm *gather, weir_error *err)
+static weir_status compose(const struct wr_plan_spec *spec, int rank, struct wr_program *p,
+                           const struct wr_algorithm *scatter, const struct wr_algorithm *gather, weir_error *err)
 {
     struct parts parts;
     struct wr_program second;

@@ -1,18 +1,30 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * All-reduce of few elements. On one node every rank leaves its input in SCRATCH and combines those of all. On several nodes the
- * first rank of each node, the leader, does so, the leaders double recursively, and the others load the result. Acknowledgements
- * are waited for in the next execution only.
+ * All-reduce of few elements. On one node every rank leaves its input in SCRATCH and combines those of all. On
+ * several nodes the first rank of each node, the leader, does so, the leaders double recursively, and the
+ * others load the result. Acknowledgements are waited for in the next execution only.
  */
 #include <stdlib.h>
 
 #include "base/error.h"
 #include "comm/plan/algo.h"
 
-enum { READY, TAKEN, RESULT, RESULT_TAKEN, FOLD, FOLD_TAKEN, UNFOLD, UNFOLD_TAKEN, ROUND, ROUNDS = 31, SLOTS = ROUND + 2 * ROUNDS };
+enum {
+    READY,
+    TAKEN,
+    RESULT,
+    RESULT_TAKEN,
+    FOLD,
+    FOLD_TAKEN,
+    UNFOLD,
+    UNFOLD_TAKEN,
+    ROUND,
+    ROUNDS = 31,
+    SLOTS = ROUND + 2 * ROUNDS
+};
 
-/* SCRATCH, in vectors: the input; what comes in when odd nodes fold and unfold; then for each round the sum so far and what comes
- * in (the sum of before is still being put when the next is made). */
+/* SCRATCH, in vectors: the input; what comes in when odd nodes fold and unfold; then for each round the sum so
+ * far and what comes in (the sum of before is still being put when the next is made). */
 enum { INPUT, FOLDED, UNFOLDED, SUMS };
 
 struct leader {

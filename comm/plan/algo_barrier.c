@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * Barriers. Dissemination: in round k every rank tells the one 2^k places further that it, and all of whom it knows, have come.
- * Hierarchical: the same among one rank a node, which has heard from its mates before and tells them after.
+ * Barriers. Dissemination: in round k every rank tells the one 2^k places further that it, and all of whom it
+ * knows, have come. Hierarchical: the same among one rank a node, which has heard from its mates before and
+ * tells them after.
  */
 #include <stdlib.h>
 
@@ -54,5 +55,6 @@ static bool always(const struct wr_plan_spec *spec)
     return true;
 }
 
-const struct wr_algorithm wr_barrier_dissemination = {"dissemination", WR_COLL_BARRIER, always, dissemination, NULL, SLOTS};
+const struct wr_algorithm wr_barrier_dissemination =
+    {"dissemination", WR_COLL_BARRIER, always, dissemination, NULL, SLOTS};
 const struct wr_algorithm wr_barrier_hier = {"hier", WR_COLL_BARRIER, always, hier, NULL, SLOTS};

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * Broadcast: chunks go from node to node along a tree of leaders, through buffers in their SCRATCH, from which the ranks of the
- * node copy them. Ranks on the root's node load from its input when that is mapped.
+ * Broadcast: chunks go from node to node along a tree of leaders, through buffers in their SCRATCH, from which
+ * the ranks of the node copy them. Ranks on the root's node load from its input when that is mapped.
  */
 #include "comm/plan/algo_tree.h"
 
@@ -92,9 +92,13 @@ static void follower(const struct bcast *b, struct wr_program *p)
     }
 }
 
-static weir_status build(const struct wr_plan_spec *spec, int rank, struct wr_program *p, enum wr_tree_shape shape, weir_error *err)
+static weir_status build(const struct wr_plan_spec *spec, int rank, struct wr_program *p, enum wr_tree_shape shape,
+                         weir_error *err)
 {
-    struct bcast b = {.spec = spec, .rank = rank, .mates = wr_mates(spec->topo, rank), .tree = wr_tree(spec, rank, shape),
+    struct bcast b = {.spec = spec,
+                      .rank = rank,
+                      .mates = wr_mates(spec->topo, rank),
+                      .tree = wr_tree(spec, rank, shape),
                       .loads = spec->in_mapped};
     b.chunk = WR_MAX(WR_MIN(spec->chunk ? spec->chunk : CHUNK, spec->count), 1);
     b.rounds = (uint32_t)((spec->count + b.chunk - 1) / b.chunk);

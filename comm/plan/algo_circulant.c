@@ -41,8 +41,8 @@ bool wr_circulant_applies(const struct wr_plan_spec *spec)
     return spec->topo->nranks > 1 && !spec->out_shared;
 }
 
-void wr_circulant_send(const struct wr_circulant *g, struct wr_program *p, int peer, uint64_t dst, uint64_t src, uint64_t len,
-                       int round)
+void wr_circulant_send(const struct wr_circulant *g, struct wr_program *p, int peer, uint64_t dst, uint64_t src,
+                       uint64_t len, int round)
 {
     struct wr_ref to = wr_ref(peer, WR_BUF_SCRATCH, dst), from = wr_ref(g->rank, WR_BUF_SCRATCH, src);
     /* the receiver has read what it got in this round of the last execution */

@@ -1,9 +1,10 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * The circulant exchange for small vectors, for any number of ranks: in round k a rank deals with the ranks 2^k places before and
- * behind it, so that ceil(log2 n) rounds do (J. Bruck et al., "Efficient algorithms for all-to-all communications in multiport
- * message-passing systems", 1997; the reduce-scatter is the same backwards). Blocks are in the order of places, from the own one
- * on: block b at place q is the share of the rank at place q + b.
+ * The circulant exchange for small vectors, for any number of ranks: in round k a rank deals with the ranks 2^k
+ * places before and behind it, so that ceil(log2 n) rounds do (J. Bruck et al., "Efficient algorithms for
+ * all-to-all communications in multiport message-passing systems", 1997; the reduce-scatter is the same
+ * backwards). Blocks are in the order of places, from the own one on: block b at place q is the share of the
+ * rank at place q + b.
  */
 #ifndef WR_ALGO_CIRCULANT_H
 #define WR_ALGO_CIRCULANT_H
@@ -15,7 +16,7 @@ enum { WR_CIRCULANT_ROUNDS = 31, WR_CIRCULANT_SLOTS = 2 * WR_CIRCULANT_ROUNDS };
 struct wr_circulant {
     const struct wr_plan_spec *spec;
     int rank, n, at;
-    int *order; /* twice, so that places need no modulo; freed by wr_circulant_free() */
+    int *order;    /* twice, so that places need no modulo; freed by wr_circulant_free() */
     uint64_t *sum; /* of shares in that order: sum[i] = of order[0 .. i - 1] */
 };
 
@@ -36,10 +37,11 @@ static inline int wr_circulant_place(const struct wr_circulant *g, int by)
 }
 
 /* Sends from a place in own SCRATCH to a place in that of `peer`: stored on the node, put between nodes. */
-void wr_circulant_send(const struct wr_circulant *g, struct wr_program *p, int peer, uint64_t dst, uint64_t src, uint64_t len,
-                       int round);
+void wr_circulant_send(const struct wr_circulant *g, struct wr_program *p, int peer, uint64_t dst, uint64_t src,
+                       uint64_t len, int round);
 
-/* The next run, from block *b on, of blocks that are contiguous in the vector: its first block; *b: behind its last. */
+/* The next run, from block *b on, of blocks that are contiguous in the vector: its first block; *b: behind its
+ * last. */
 int wr_circulant_run(const struct wr_circulant *g, int *b);
 
 #endif

@@ -133,7 +133,8 @@ static void shape(struct wr_hier *h, const struct wr_plan_spec *spec, int rank, 
     h->rounds = (uint32_t)((wr_largest_share(spec) + h->chunk - 1) / h->chunk);
     h->nlanes = h->rounds > 1 ? WR_HIER_LANES : 1;
     h->stages = forward && !spec->in_mapped && spec->topo->nranks > spec->topo->nnodes;
-    /* all-gather: mates load the owner's chunk from there, and puts begin there when IN has another type than SCRATCH */
+    /* all-gather: mates load the owner's chunk from there, and puts begin there when IN has another type than
+     * SCRATCH */
     h->own_slot = forward || !spec->in_mapped || spec->elem_size != spec->partial_size;
     for (int m = 0; h->stages && m < h->topo->nnodes; m++)
         h->stage += wr_hier_sum(h, m, 0, h->topo->node_size[m], 0);
@@ -180,7 +181,10 @@ weir_status wr_hier_init(struct wr_hier *h, const struct wr_plan_spec *spec, int
         struct wr_hop hop = wr_chain_hop(spec->topo, m, h->node);
         h->item[m] = (struct wr_hier_item){.owner = m, .hop = hop.at, .prev = hop.prev, .next = hop.next};
         if (!forward)
-            h->item[m] = (struct wr_hier_item){.owner = m, .hop = spec->topo->nnodes - 1 - hop.at, .prev = hop.next, .next = hop.prev};
+            h->item[m] = (struct wr_hier_item){.owner = m,
+                                               .hop = spec->topo->nnodes - 1 - hop.at,
+                                               .prev = hop.next,
+                                               .next = hop.prev};
         wr_hier_range(spec, h->node, h->local, m, &h->item[m].from, &h->item[m].to);
     }
     qsort(h->item, nodes, sizeof *h->item, by_hop);
@@ -222,7 +226,8 @@ void wr_hier_send(struct wr_hier *h, struct wr_program *p, const struct wr_hier_
                 wr_program_wait_earlier(p, agent, WR_HIER_CREDIT + lane, wr_hier_iterations(h, lane));
         }
         bool straight = item->owner == h->node && !h->own_slot; /* from the user's buffer */
-        struct wr_ref src = straight ? wr_ref(h->rank, WR_BUF_IN, c * h->chunk) : wr_hier_slot(h, h->rank, item->owner, j, lane, c);
+        struct wr_ref src =
+            straight ? wr_ref(h->rank, WR_BUF_IN, c * h->chunk) : wr_hier_slot(h, h->rank, item->owner, j, lane, c);
         wr_program_put_signal(p, wr_hier_slot(h, agent, item->owner, j, lane, c), src,
                               wr_hier_sum(h, item->owner, j, end, c), WR_HIER_DATA + lane);
     }

@@ -2,16 +2,18 @@
 /*
  * The geometry of the hierarchical algorithms, for any placement and unequal ranks a node.
  *
- * Every share has one agent on each node: on the owner's node the owner itself, on another node one of its first Q ranks (Q
- * rails). The shares of a node are dealt to the agents in contiguous ranges of their index j among the shares of that node, so
- * that with equal nodes and all rails the agent of rank l of any node is rank l, and with few rails an agent moves few, long
- * pieces. A share travels along the chain of nodes of its owner's node (wr_chain_hop()), from agent to agent, so that each
- * node sends each share of others once: S - B_n elements leave node n.
+ * Every share has one agent on each node: on the owner's node the owner itself, on another node one of its
+ * first Q ranks (Q rails). The shares of a node are dealt to the agents in contiguous ranges of their index j
+ * among the shares of that node, so that with equal nodes and all rails the agent of rank l of any node is rank
+ * l, and with few rails an agent moves few, long pieces. A share travels along the chain of nodes of its
+ * owner's node (wr_chain_hop()), from agent to agent, so that each node sends each share of others once: S -
+ * B_n elements leave node n.
  *
- * SCRATCH of a rank: for each lane the staged inputs of a round (when they are not mapped), then for each lane one slot for each
- * owner node, in node order: the chunks of the shares that the rank is the agent of, one after the other. A message fills a
- * contiguous part of the next agent's slot. Round c moves chunk c of all shares; lane L has rounds L, L + nlanes, .. and slots
- * of its own, so that one lane's loads overlap the other's network phase.
+ * SCRATCH of a rank: for each lane the staged inputs of a round (when they are not mapped), then for each lane
+ * one slot for each owner node, in node order: the chunks of the shares that the rank is the agent of, one
+ * after the other. A message fills a contiguous part of the next agent's slot. Round c moves chunk c of all
+ * shares; lane L has rounds L, L + nlanes, .. and slots of its own, so that one lane's loads overlap the
+ * other's network phase.
  */
 #ifndef WR_ALGO_HIER_H
 #define WR_ALGO_HIER_H
@@ -24,19 +26,19 @@ enum { WR_HIER_LANES = 2 };
 enum {
     WR_HIER_START = 0,
     WR_HIER_DONE = 1,
-    WR_HIER_DATA = 2,                                 /* a message has come */
-    WR_HIER_CREDIT = WR_HIER_DATA + WR_HIER_LANES,    /* a round's slots may be written again */
-    WR_HIER_READY = WR_HIER_CREDIT + WR_HIER_LANES,   /* mates may load */
-    WR_HIER_TAKEN = WR_HIER_READY + WR_HIER_LANES,    /* mates have loaded */
-    WR_HIER_FORK = WR_HIER_TAKEN + WR_HIER_LANES,     /* to oneself: lane 0 lets the others begin */
-    WR_HIER_JOIN = WR_HIER_FORK + WR_HIER_LANES,      /* to oneself: the others let lane 0 end */
+    WR_HIER_DATA = 2,                               /* a message has come */
+    WR_HIER_CREDIT = WR_HIER_DATA + WR_HIER_LANES,  /* a round's slots may be written again */
+    WR_HIER_READY = WR_HIER_CREDIT + WR_HIER_LANES, /* mates may load */
+    WR_HIER_TAKEN = WR_HIER_READY + WR_HIER_LANES,  /* mates have loaded */
+    WR_HIER_FORK = WR_HIER_TAKEN + WR_HIER_LANES,   /* to oneself: lane 0 lets the others begin */
+    WR_HIER_JOIN = WR_HIER_FORK + WR_HIER_LANES,    /* to oneself: the others let lane 0 end */
     WR_HIER_SLOTS = WR_HIER_JOIN + WR_HIER_LANES
 };
 
 /* What a rank does with the shares of one node. */
 struct wr_hier_item {
-    int owner; /* node */
-    int hop;   /* how many nodes have had it before */
+    int owner;      /* node */
+    int hop;        /* how many nodes have had it before */
     int prev, next; /* nodes it comes from and goes to, -1: none */
     int from, to;   /* the shares j of which this rank is the agent */
 };
@@ -46,8 +48,8 @@ struct wr_hier {
     const struct wr_plan_topo *topo;
     int rank, node, local;
     struct wr_mates mates;
-    bool own_slot;  /* the shares of the own node have slots too */
-    bool stages;    /* whole inputs are staged (reduce-scatter) */
+    bool own_slot;         /* the shares of the own node have slots too */
+    bool stages;           /* whole inputs are staged (reduce-scatter) */
     uint64_t chunk, stage; /* elements; of a lane's stage */
     uint32_t rounds, nlanes;
     struct wr_hier_item *item; /* nnodes of them, in the order in which they are processed */
@@ -56,7 +58,7 @@ struct wr_hier {
     struct wr_hier_table {     /* slots of a rank: where each owner node's begins, and the sum */
         int rank;
         uint64_t *at;
-    } *table;
+    } * table;
     int ntables, cap_tables;
     bool failed;
 };
@@ -92,8 +94,8 @@ uint64_t wr_hier_sum(const struct wr_hier *h, int owner, int from, int to, uint6
 /* Where share j's chunk c lies in the slot of the agent `peer`. */
 struct wr_ref wr_hier_slot(struct wr_hier *h, int peer, int owner, int j, uint32_t lane, uint64_t c);
 
-/* First and last steps of a round that all network phases share: waits for the messages of an item; sends them on; and, when
- * the slots are free, drains and gives credit to those who fill them. */
+/* First and last steps of a round that all network phases share: waits for the messages of an item; sends them
+ * on; and, when the slots are free, drains and gives credit to those who fill them. */
 void wr_hier_receive(struct wr_hier *h, struct wr_program *p, const struct wr_hier_item *item, uint32_t lane);
 void wr_hier_send(struct wr_hier *h, struct wr_program *p, const struct wr_hier_item *item, uint32_t lane, uint64_t c);
 void wr_hier_end_round(struct wr_hier *h, struct wr_program *p, uint32_t lane, uint64_t c);

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * A ring over all ranks, node by node, so that most links are inside nodes. Messages to the next rank go into one of two
- * buffers in its SCRATCH: stored directly on the node, put between nodes; in both cases a message is taken when slot RING_DATA
- * says so, and its buffer is free again when the taker has signalled RING_CREDIT.
+ * A ring over all ranks, node by node, so that most links are inside nodes. Messages to the next rank go into
+ * one of a few buffers in its SCRATCH: stored directly on the node, put between nodes; in both cases a message
+ * is taken when slot RING_DATA says so, and its buffer is free again when the taker has signalled RING_CREDIT.
  */
 #ifndef WR_ALGO_RING_H
 #define WR_ALGO_RING_H
@@ -10,14 +10,14 @@
 #include "comm/plan/algo.h"
 
 enum { WR_RING_DATA, WR_RING_CREDIT, WR_RING_SLOTS };
-enum { WR_RING_BUFFERS = 2 };
+enum { WR_RING_BUFFERS = 4 };
 
 struct wr_ring {
     const struct wr_plan_spec *spec;
-    int rank, n, at;  /* at: my place in the order */
-    int prev, next;   /* ranks */
-    int *order;       /* freed by wr_ring_free() */
-    bool remote;      /* next is on another node */
+    int rank, n, at; /* at: my place in the order */
+    int prev, next;  /* ranks */
+    int *order;      /* freed by wr_ring_free() */
+    bool remote;     /* next is on another node */
     uint64_t chunk;
     uint32_t rounds, messages; /* messages that I send in all */
 };

@@ -1,11 +1,13 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * Circulant reduce-scatter, the all-gather backwards: in the round with distance d a rank sends its partial results of blocks
- * d .. 2d - 1 to the rank d places further, which adds them to its blocks 0 .. d - 1. In the end block 0 is whole.
+ * Circulant reduce-scatter, the all-gather backwards: in the round with distance d a rank sends its partial
+ * results of blocks d .. 2d - 1 to the rank d places further, which adds them to its blocks 0 .. d - 1. In the
+ * end block 0 is whole.
  */
 #include "comm/plan/algo_circulant.h"
 
-/* SCRATCH: the own blocks; then, for each round, what comes in: d - 1 blocks came in the rounds with smaller distances than d. */
+/* SCRATCH: the own blocks; then, for each round, what comes in: d - 1 blocks came in the rounds with smaller
+ * distances than d. */
 static uint64_t scratch(const struct wr_plan_spec *spec, int rank)
 {
     (void)rank;
@@ -57,4 +59,5 @@ static weir_status build(const struct wr_plan_spec *spec, int rank, struct wr_pr
     return wr_program_finish(p, err);
 }
 
-const struct wr_algorithm wr_rs_bruck = {"bruck", WR_COLL_REDUCE_SCATTER, wr_circulant_applies, build, scratch, WR_CIRCULANT_SLOTS};
+const struct wr_algorithm wr_rs_bruck = {"bruck", WR_COLL_REDUCE_SCATTER, wr_circulant_applies, build,
+                                         scratch, WR_CIRCULANT_SLOTS};

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * Reduce-scatter on one node: every rank loads its share from the inputs of all and combines it in one pass, in the order of
- * ranks. Where the inputs are not mapped they pass through SCRATCH, chunk by chunk in two buffers.
+ * Reduce-scatter on one node: every rank loads its share from the inputs of all and combines it in one pass, in
+ * the order of ranks. Where the inputs are not mapped they pass through SCRATCH, chunk by chunk in two buffers.
  */
 #include <stdlib.h>
 
@@ -49,10 +49,10 @@ static void staged(const struct wr_plan_spec *spec, int rank, struct wr_program 
     uint32_t rounds = (uint32_t)((most + chunk - 1) / chunk);
     for (uint32_t c = 0; c < rounds; c++) {
         uint64_t buffer = (c % BUFFERS) * (uint64_t)n * chunk, at = c * chunk;
-        if (c >= BUFFERS)
-            wr_wait_mates(p, &mates, CONSUMED, c - BUFFERS + 1);
-        else if (c == 0)
-            wr_wait_mates_earlier(p, &mates, CONSUMED, rounds);
+        /* Who is ready for a round has consumed the one before; so only the last round of an execution needs to
+         * say so, when the next execution's first round takes the same buffer. */
+        if (c == 0 && rounds % BUFFERS)
+            wr_wait_mates_earlier(p, &mates, CONSUMED, 1);
         for (int s = 0; s < n; s++)
             wr_program_copy(p, wr_ref(rank, WR_BUF_SCRATCH, buffer + (uint64_t)s * chunk),
                             wr_ref(rank, WR_BUF_IN, wr_plan_share_offset(spec, s) + at),
@@ -61,10 +61,13 @@ static void staged(const struct wr_plan_spec *spec, int rank, struct wr_program 
         wr_wait_mates(p, &mates, READY, c + 1);
         for (int i = 0; i < n; i++)
             src[i] = wr_ref(i, WR_BUF_SCRATCH, buffer + (uint64_t)rank * chunk);
-        /* in place: what is overwritten here was staged in this round or before, for it lies at or behind its own chunk */
-        wr_program_reduce(p, wr_ref(rank, WR_BUF_OUT, at), src, (unsigned)n, wr_chunk_len(wr_plan_share(spec, rank), chunk, c));
-        wr_signal_mates(p, &mates, CONSUMED);
+        /* in place: what is overwritten here was staged in this round or before, for it lies at or behind its
+         * own chunk */
+        wr_program_reduce(p, wr_ref(rank, WR_BUF_OUT, at), src, (unsigned)n,
+                          wr_chunk_len(wr_plan_share(spec, rank), chunk, c));
     }
+    if (rounds % BUFFERS)
+        wr_signal_mates(p, &mates, CONSUMED);
 }
 
 static weir_status build(const struct wr_plan_spec *spec, int rank, struct wr_program *p, weir_error *err)

@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * Hierarchical reduce-scatter: agents combine the inputs of their node, by plain loads where these are mapped, with the partial
- * result that came from the node before, and pass it on; the last agent of a share is its owner, who stores the result.
+ * Hierarchical reduce-scatter: agents combine the inputs of their node, by plain loads where these are mapped,
+ * with the partial result that came from the node before, and pass it on; the last agent of a share is its
+ * owner, who stores the result.
  */
 #include <stdlib.h>
 
@@ -21,8 +22,8 @@ static struct wr_ref tail(const struct wr_hier *h)
     return wr_ref(h->rank, WR_BUF_SCRATCH, wr_hier_scratch_rs(h->spec, h->rank) - wr_plan_share(h->spec, h->rank));
 }
 
-static void reduce_run(const struct wr_hier *h, struct wr_program *p, const struct run *run, const struct wr_ref *partial,
-                       uint32_t lane, struct wr_ref *src)
+static void reduce_run(const struct wr_hier *h, struct wr_program *p, const struct run *run,
+                       const struct wr_ref *partial, uint32_t lane, struct wr_ref *src)
 {
     unsigned n = 0;
     if (partial)
@@ -34,8 +35,8 @@ static void reduce_run(const struct wr_hier *h, struct wr_program *p, const stru
 }
 
 /* Combines chunk c of the shares of an item, in as few steps as their places allow. */
-static void reduce_item(struct wr_hier *h, struct wr_program *p, const struct wr_hier_item *item, uint32_t lane, uint64_t c,
-                        const uint64_t *staged, struct wr_ref *src)
+static void reduce_item(struct wr_hier *h, struct wr_program *p, const struct wr_hier_item *item, uint32_t lane,
+                        uint64_t c, const uint64_t *staged, struct wr_ref *src)
 {
     bool last = item->next < 0;
     struct wr_ref slot = wr_hier_slot(h, h->rank, item->owner, item->from, lane, c), partial = slot;
@@ -75,7 +76,8 @@ static void stage(const struct wr_hier *h, struct wr_program *p, uint32_t lane, 
             uint64_t begin = wr_plan_share_offset(h->spec, s) + c * h->chunk, n = wr_hier_len(h, m, j, c);
             staged[s] = at;
             if (n && len && input + len != begin) {
-                wr_program_copy(p, wr_ref(h->rank, WR_BUF_SCRATCH, lane * h->stage + first), wr_ref(h->rank, WR_BUF_IN, input), len);
+                wr_program_copy(p, wr_ref(h->rank, WR_BUF_SCRATCH, lane * h->stage + first),
+                                wr_ref(h->rank, WR_BUF_IN, input), len);
                 len = 0;
             }
             if (!len) {
@@ -85,7 +87,8 @@ static void stage(const struct wr_hier *h, struct wr_program *p, uint32_t lane, 
             len += n;
             at += n;
         }
-    wr_program_copy(p, wr_ref(h->rank, WR_BUF_SCRATCH, lane * h->stage + first), wr_ref(h->rank, WR_BUF_IN, input), len);
+    wr_program_copy(p, wr_ref(h->rank, WR_BUF_SCRATCH, lane * h->stage + first), wr_ref(h->rank, WR_BUF_IN, input),
+                    len);
     wr_signal_mates(p, &h->mates, WR_HIER_READY + lane);
     wr_wait_mates(p, &h->mates, WR_HIER_READY + lane, iteration + 1);
 }
@@ -135,4 +138,5 @@ static weir_status build(const struct wr_plan_spec *spec, int rank, struct wr_pr
     return wr_hier_finish(&h, p, err);
 }
 
-const struct wr_algorithm wr_rs_hier = {"hier", WR_COLL_REDUCE_SCATTER, wr_hier_applies, build, wr_hier_scratch_rs, WR_HIER_SLOTS};
+const struct wr_algorithm wr_rs_hier = {"hier", WR_COLL_REDUCE_SCATTER, wr_hier_applies,
+                                        build,  wr_hier_scratch_rs,     WR_HIER_SLOTS};

@@ -44,7 +44,8 @@ static weir_status emit(struct wr_verifier *v, struct wr_vlane *lane, struct wr_
 }
 
 /* What the lane learns from the signal at the head of the queue. */
-static void learn(struct wr_verifier *v, struct wr_vlane *lane, const struct wr_vcounter *c, const struct wr_vsnap *snap)
+static void learn(struct wr_verifier *v, struct wr_vlane *lane, const struct wr_vcounter *c,
+                  const struct wr_vsnap *snap)
 {
     uint32_t me = (uint32_t)(lane - v->lane);
     if (c->from_lane != me && wr_vclock_at(lane->clock, c->from_lane) < snap->tick) {
@@ -94,7 +95,8 @@ static weir_status run_lane(struct wr_verifier *v, struct wr_vlane *lane)
             return WEIR_OK;
         if (step->op <= WR_STEP_PUT)
             status = wr_verify_step(v, lane, step);
-        if (status == WEIR_OK && (step->op == WR_STEP_SIGNAL || (step->op == WR_STEP_PUT && step->flags & WR_STEP_SIGNALS)))
+        if (status == WEIR_OK &&
+            (step->op == WR_STEP_SIGNAL || (step->op == WR_STEP_PUT && step->flags & WR_STEP_SIGNALS)))
             status = emit(v, lane, counter);
         if (status == WEIR_OK && v->clocks.failed)
             status = no_memory(v);
@@ -160,9 +162,10 @@ static weir_status deadlock(struct wr_verifier *v)
             continue;
         const struct wr_step *step = &v->rank[lane->rank].program->steps[lane->first + lane->pc];
         const struct wr_vcounter *c = &v->counter[v->aux[v->rank[lane->rank].aux + lane->first + lane->pc].counter];
-        return wr_verify_fail(v, lane, "deadlock: in execution %u it waits for signal %llu from rank %d in slot %u, and %llu came",
-                              v->rank[lane->rank].execution + 1, (unsigned long long)wait_target(v, lane, step), step->peer,
-                              step->slot, (unsigned long long)c->arrived);
+        return wr_verify_fail(
+            v, lane, "deadlock: in execution %u it waits for signal %llu from rank %d in slot %u, and %llu came",
+            v->rank[lane->rank].execution + 1, (unsigned long long)wait_target(v, lane, step), step->peer, step->slot,
+            (unsigned long long)c->arrived);
     }
     return WEIR_OK;
 }
@@ -216,8 +219,11 @@ static weir_status set_up_lanes(struct wr_verifier *v, const struct wr_program *
         return no_memory(v);
     for (int r = 0; r < n; r++)
         for (uint32_t i = 0; i < programs[r].nlanes; i++)
-            v->lane[v->rank[r].first_lane + i] = (struct wr_vlane){
-                .rank = r, .index = i, .first = programs[r].lane[i], .steps = programs[r].lane[i + 1] - programs[r].lane[i]};
+            v->lane[v->rank[r].first_lane + i] =
+                (struct wr_vlane){.rank = r,
+                                  .index = i,
+                                  .first = programs[r].lane[i],
+                                  .steps = programs[r].lane[i + 1] - programs[r].lane[i]};
     return WEIR_OK;
 }
 

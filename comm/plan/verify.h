@@ -2,18 +2,20 @@
 /*
  * The proof that a plan is right: a symbolic run of all ranks, two executions in a row.
  *
- * Contents. Every element of every buffer has a symbolic value: the place in the inputs that it comes from and the ranks
- * whose contributions are in it. Runs of elements are kept as one interval. At a rank's end its OUT must hold exactly what
- * the collective promises.
+ * Contents. Every element of every buffer has a symbolic value: the place in the inputs that it comes from and
+ * the ranks whose contributions are in it. Runs of elements are kept as one interval. At a rank's end its OUT
+ * must hold exactly what the collective promises.
  *
- * Order. Lanes and puts carry vector clocks. Counters only grow and every wait names an exact value, so the relation
- * "happens before" is the same in all schedules, and one run proves all of them: any two accesses to overlapping memory of
- * which one writes must be ordered by it. A put writes at any time between its issue and the moment its receiver has waited
- * for the signal that covers it, and reads its source until its lane's next drain or end.
+ * Order. Lanes and puts carry vector clocks. Counters only grow and every wait names an exact value, so the
+ * relation "happens before" is the same in all schedules, and one run proves all of them: any two accesses to
+ * overlapping memory of which one writes must be ordered by it. A put writes at any time between its issue and
+ * the moment its receiver has waited for the signal that covers it, and reads its source until its lane's next
+ * drain or end.
  *
- * Besides the rules in plan.h this asks for: one lane that signals and one that waits for each counter; the largest value
- * waited for equal to the number of signals sent; loads and stores only of memory that is mapped; puts only to other nodes;
- * partial results not rounded on their way (when the partial type is wider, REDUCE never takes a combined value from OUT).
+ * Besides the rules in plan.h this asks for: one lane that signals and one that waits for each counter; the
+ * largest value waited for equal to the number of signals sent; loads and stores only of memory that is mapped;
+ * puts only to other nodes; partial results not rounded on their way (when the partial type is wider, REDUCE
+ * never takes a combined value from OUT).
  */
 #ifndef WR_VERIFY_H
 #define WR_VERIFY_H
@@ -37,9 +39,10 @@ struct wr_verify_result {
 };
 
 /*
- * Verifies the programs of all ranks (spec->topo->nranks of them, in rank order). WEIR_ERR_INTERNAL with a sentence that
- * names rank, lane and step when a rule is broken; `result` (may be NULL) is set on success only, and is freed by
- * wr_verify_result_free(). Memory: of the order of (lanes + put streams)^2 words at worst, and the intervals. Thread safe.
+ * Verifies the programs of all ranks (spec->topo->nranks of them, in rank order). WEIR_ERR_INTERNAL with a
+ * sentence that names rank, lane and step when a rule is broken; `result` (may be NULL) is set on success only,
+ * and is freed by wr_verify_result_free(). Memory: of the order of (lanes + put streams)^2 words at worst, and
+ * the intervals. Thread safe.
  */
 weir_status wr_verify_programs(const struct wr_plan_spec *spec, const struct wr_program *programs,
                                struct wr_verify_result *result, weir_error *err);

@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* Reads and writes of the symbolic run: what they see, and whether every conflicting access is ordered before them. */
+/* Reads and writes of the symbolic run: what they see, and whether every conflicting access is ordered before
+ * them. */
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -235,8 +236,8 @@ static weir_status set_values(struct wr_verifier *v, struct wr_vmem *m, uint64_t
     if (!len)
         return WEIR_OK;
     uint32_t i = wr_vmem_split(m, off), j = i == WR_VERIFY_NONE ? i : wr_vmem_split(m, off + len);
-    if (j == WR_VERIFY_NONE || !wr_vmem_write(m, i, j, off, &pieces, o->first_lane,
-                                              wr_vtick_start(&v->lane[o->first_lane], o->execution)))
+    if (j == WR_VERIFY_NONE ||
+        !wr_vmem_write(m, i, j, off, &pieces, o->first_lane, wr_vtick_start(&v->lane[o->first_lane], o->execution)))
         return no_memory(v);
     return WEIR_OK;
 }
@@ -246,8 +247,8 @@ static weir_status set_input(struct wr_verifier *v, struct wr_vmem *m, int rank)
     if (!wr_verify_in_place(v->spec, rank))
         return WEIR_OK;
     return set_values(v, m, wr_plan_in_offset(v->spec, rank), wr_plan_in_len(v->spec, rank),
-                      v->spec->reduces ? 0 : v->place[rank],
-                      v->spec->reduces ? 1 + (uint32_t)rank : WR_VALUE_MOVED, rank);
+                      v->spec->reduces ? 0 : v->place[rank], v->spec->reduces ? 1 + (uint32_t)rank : WR_VALUE_MOVED,
+                      rank);
 }
 
 /* A window of a node is new when the last rank of the node has started; before that nobody may write it. */
@@ -340,7 +341,8 @@ static bool as_expected(const struct wr_verifier *v, const struct expected *e, c
     return !v->spec->reduces || wr_vvalues_is_range(&v->values, s->set, e->from, e->to);
 }
 
-/* Rule 1, and the hash of the order of combination: a sum over elements, so that it does not depend on how they are cut. */
+/* Rule 1, and the hash of the order of combination: a sum over elements, so that it does not depend on how they
+ * are cut. */
 static weir_status check_result(struct wr_verifier *v, int rank, const struct wr_vclock *end)
 {
     struct wr_ref out = wr_ref(rank, WR_BUF_OUT, 0);

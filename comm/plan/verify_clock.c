@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * Vector clocks of thousands of lanes. A clock is a table of pages; pages are shared between clocks until one changes, and a
- * merge that brings nothing new shares the other's page, so that what a whole machine knows is stored about once.
+ * Vector clocks of thousands of lanes. A clock is a table of pages; pages are shared between clocks until one
+ * changes, and a merge that brings nothing new shares the other's page, so that what a whole machine knows is
+ * stored about once.
  */
 #include <stdlib.h>
 #include <string.h>

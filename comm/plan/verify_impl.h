@@ -10,9 +10,11 @@
 #define WR_VERIFY_PAGE       64 /* entries of a clock that are shared between clocks together */
 #define WR_VERIFY_NONE       UINT32_MAX
 
-/* ---- clocks (verify_clock.c): sparse vector clocks whose pages are shared until one of the owners changes its own ---- */
+/* ---- clocks (verify_clock.c): sparse vector clocks whose pages are shared until one of the owners changes its
+ * own ---- */
 
-/* Vectors of the compiler; ticks are below 2^31, so that the comparison of signed numbers does, which every processor has. */
+/* Vectors of the compiler; ticks are below 2^31, so that the comparison of signed numbers does, which every
+ * processor has. */
 typedef int32_t wr_vticks __attribute__((vector_size(16)));
 
 struct wr_vpage {
@@ -52,15 +54,16 @@ static inline uint32_t wr_vclock_at(const struct wr_vclock *clock, uint32_t dim)
     return page ? (uint32_t)page->at[dim % WR_VERIFY_PAGE] : 0;
 }
 
-/* ---- values (verify_value.c): interned sets of contributing ranks with the order in which they were combined ---- */
+/* ---- values (verify_value.c): interned sets of contributing ranks with the order in which they were combined
+ * ---- */
 
 #define WR_VALUE_NONE  0 /* never written */
 #define WR_VALUE_MOVED 1 /* collectives that only move: the place says it all */
 
 struct wr_vset {
-    uint64_t order; /* hash of the tree of combinations */
+    uint64_t order;    /* hash of the tree of combinations */
     uint32_t first, n; /* ranges[first .. first + n) of ranks, two numbers each */
-    uint32_t size;  /* ranks in it */
+    uint32_t size;     /* ranks in it */
 };
 
 struct wr_vvalues {
@@ -72,7 +75,7 @@ struct wr_vvalues {
     struct wr_vunion {
         uint64_t hash;
         uint32_t first, n, set;
-    } *unions;
+    } * unions;
     uint32_t nunions, cap_unions; /* the capacity is a power of two */
     uint32_t *operands;
     uint32_t noperands, cap_operands;
@@ -83,7 +86,8 @@ struct wr_vvalues {
 /* Sets 1 + r hold rank r alone. */
 bool wr_vvalues_init(struct wr_vvalues *v, int nranks);
 void wr_vvalues_free(struct wr_vvalues *v);
-/* The combination of `n` values from left to right: its set, 0 when two of them share a rank, WR_VERIFY_NONE without memory. */
+/* The combination of `n` values from left to right: its set, 0 when two of them share a rank, WR_VERIFY_NONE
+ * without memory. */
 uint32_t wr_vvalues_combine(struct wr_vvalues *v, const uint32_t *ids, uint32_t n);
 /* Whether the set is exactly the ranks from .. to - 1. */
 bool wr_vvalues_is_range(const struct wr_vvalues *v, uint32_t id, int from, int to);
@@ -101,7 +105,7 @@ struct wr_vspan {
 struct wr_vreads {
     struct wr_vread {
         uint32_t dim, tick, next;
-    } *at; /* 0 ends a list */
+    } * at; /* 0 ends a list */
     uint32_t n, cap;
 };
 
@@ -109,7 +113,7 @@ struct wr_vreads {
 struct wr_vtouches {
     struct {
         uint32_t dim, tick; /* tick 0: free */
-    } *at;
+    } * at;
     uint32_t n, cap;
 };
 
@@ -137,8 +141,8 @@ uint32_t wr_vmem_split(struct wr_vmem *m, uint64_t off);
 /* Index of the span that holds `off`. */
 uint32_t wr_vmem_find(const struct wr_vmem *m, uint64_t off);
 /* Replaces the spans from `i` up to `j` by `pieces` (joined where they continue) that begin at `off`. */
-bool wr_vmem_write(struct wr_vmem *m, uint32_t i, uint32_t j, uint64_t off, const struct wr_vpieces *pieces, uint32_t dim,
-                   uint32_t tick);
+bool wr_vmem_write(struct wr_vmem *m, uint32_t i, uint32_t j, uint64_t off, const struct wr_vpieces *pieces,
+                   uint32_t dim, uint32_t tick);
 bool wr_vread_add(struct wr_vreads *r, uint32_t *list, uint32_t dim, uint32_t tick);
 bool wr_vtouch(struct wr_vtouches *t, uint32_t dim, uint32_t tick);
 bool wr_vpieces_add(struct wr_vpieces *p, uint64_t len, uint64_t place, uint32_t set);
@@ -158,8 +162,8 @@ struct wr_vrank {
     const struct wr_program *program;
     uint32_t first_lane, running;
     uint32_t execution;
-    bool ended;      /* all executions */
-    uint64_t aux;    /* where its steps begin in aux */
+    bool ended;   /* all executions */
+    uint64_t aux; /* where its steps begin in aux */
 };
 
 /* Facts of a step that are found before the run. */
@@ -179,7 +183,7 @@ struct wr_vcounter {
     uint32_t slot;
     uint32_t sent, waited; /* in one execution: signals, largest value waited for */
     uint32_t from_lane, to_lane;
-    uint32_t channel;      /* clock entry of the puts that it covers, or NONE */
+    uint32_t channel;       /* clock entry of the puts that it covers, or NONE */
     uint64_t arrived, gone; /* over all executions: signals, and those that are no longer in the queue */
     struct wr_vsnap *queue;
     uint32_t head, cap;
@@ -209,7 +213,7 @@ struct wr_verifier {
     struct wr_vpieces outcome;
     uint32_t *ids, *cursor; /* work of REDUCE */
     uint64_t *within;
-    uint32_t *queue;        /* lanes that can run: a ring of nlanes */
+    uint32_t *queue; /* lanes that can run: a ring of nlanes */
     uint32_t queue_head, queue_len;
     bool some_ended;
     uint64_t first_order; /* of the first rank that ended */

@@ -67,8 +67,8 @@ uint32_t wr_vmem_split(struct wr_vmem *m, uint64_t off)
     return i + 1;
 }
 
-bool wr_vmem_write(struct wr_vmem *m, uint32_t i, uint32_t j, uint64_t off, const struct wr_vpieces *pieces, uint32_t dim,
-                   uint32_t tick)
+bool wr_vmem_write(struct wr_vmem *m, uint32_t i, uint32_t j, uint64_t off, const struct wr_vpieces *pieces,
+                   uint32_t dim, uint32_t tick)
 {
     if (!reserve((void **)&m->span, &m->cap, m->n + pieces->n, sizeof *m->span))
         return false;
@@ -76,7 +76,8 @@ bool wr_vmem_write(struct wr_vmem *m, uint32_t i, uint32_t j, uint64_t off, cons
     m->n = m->n - (j - i) + pieces->n;
     for (uint32_t k = 0; k < pieces->n; k++) {
         const struct wr_vpiece *p = &pieces->at[k];
-        m->span[i + k] = (struct wr_vspan){.start = off, .place = p->place, .set = p->set, .writer = dim, .written = tick};
+        m->span[i + k] =
+            (struct wr_vspan){.start = off, .place = p->place, .set = p->set, .writer = dim, .written = tick};
         off += p->len;
     }
     return true;

@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* What can be said of the programs before they run: sound references, locality, counters, which signal covers which put. */
+/* What can be said of the programs before they run: sound references, locality, counters, which signal covers
+ * which put. */
 #include <stdarg.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -149,13 +150,18 @@ static uint32_t counter_of(struct wr_verifier *v, int from, int to, uint32_t slo
         if (c->from == from && c->to == to && c->slot == slot)
             return v->counter_hash[at] - 1;
     }
-    v->counter[v->ncounters] = (struct wr_vcounter){.from = from, .to = to, .slot = slot, .channel = WR_VERIFY_NONE,
-                                                    .from_lane = WR_VERIFY_NONE, .to_lane = WR_VERIFY_NONE};
+    v->counter[v->ncounters] = (struct wr_vcounter){.from = from,
+                                                    .to = to,
+                                                    .slot = slot,
+                                                    .channel = WR_VERIFY_NONE,
+                                                    .from_lane = WR_VERIFY_NONE,
+                                                    .to_lane = WR_VERIFY_NONE};
     v->counter_hash[at] = ++v->ncounters;
     return v->ncounters - 1;
 }
 
-static weir_status use_counter(struct wr_verifier *v, struct wr_vlane *lane, const struct wr_step *step, struct wr_vaux *aux)
+static weir_status use_counter(struct wr_verifier *v, struct wr_vlane *lane, const struct wr_step *step,
+                               struct wr_vaux *aux)
 {
     bool waits = step->op == WR_STEP_WAIT;
     uint32_t me = (uint32_t)(lane - v->lane);
@@ -239,7 +245,8 @@ static weir_status check_counters(struct wr_verifier *v)
     for (uint32_t i = 0; i < v->ncounters; i++) {
         const struct wr_vcounter *c = &v->counter[i];
         if (c->sent != c->waited)
-            return wr_error_set(v->err, WEIR_ERR_INTERNAL, "this is a defect of the algorithm; choose another with WEIR_ALGO",
+            return wr_error_set(v->err, WEIR_ERR_INTERNAL,
+                                "this is a defect of the algorithm; choose another with WEIR_ALGO",
                                 "%s: rank %d sends %u signals in slot %u to rank %d, which waits for %u",
                                 wr_collective_name(v->spec->coll), c->from, c->sent, c->slot, c->to, c->waited);
     }

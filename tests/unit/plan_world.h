@@ -36,9 +36,13 @@ static inline void plan_world_init(struct plan_world *w, int nranks, int nnodes,
     for (int i = 0; i < nnodes; i++)
         w->group[i] = i / 2;
     w->groups[0] = w->group;
-    w->topo = (struct wr_plan_topo){.nranks = nranks, .nnodes = known, .node_of = w->node_of,
-                                    .node_ranks = (const int *const *)w->node_ranks, .node_size = w->node_size,
-                                    .local_rank = w->local_rank, .group_of = w->groups};
+    w->topo = (struct wr_plan_topo){.nranks = nranks,
+                                    .nnodes = known,
+                                    .node_of = w->node_of,
+                                    .node_ranks = (const int *const *)w->node_ranks,
+                                    .node_size = w->node_size,
+                                    .local_rank = w->local_rank,
+                                    .group_of = w->groups};
     free(name);
 }
 
@@ -66,7 +70,10 @@ static inline void plan_world_random(struct plan_world *w, uint64_t *state, int 
     int *node_of = calloc((size_t)nranks, sizeof(int));
     unsigned how = plan_random(state, 3);
     for (int r = 0; r < nranks; r++)
-        node_of[r] = r < nnodes ? r : how == 0 ? r * nnodes / nranks : how == 1 ? r % nnodes : (int)plan_random(state, (unsigned)nnodes);
+        node_of[r] = r < nnodes ? r
+                     : how == 0 ? r * nnodes / nranks
+                     : how == 1 ? r % nnodes
+                                : (int)plan_random(state, (unsigned)nnodes);
     plan_world_init(w, nranks, nnodes, node_of);
     w->topo.nlevels = (int)plan_random(state, 2);
     free(node_of);
@@ -85,11 +92,12 @@ static inline void plan_world_blocks(struct plan_world *w, int nnodes, int ppn)
 /* A specification as words, for messages. */
 static inline const char *plan_words(const struct wr_plan_spec *s, const char *algorithm, char buf[256])
 {
-    snprintf(buf, 256, "%s:%s, %d ranks on %d nodes, %s %llu, chunk %llu, rails %d%s%s%s%s, sizes %u/%u", wr_collective_name(s->coll),
-             algorithm, s->topo->nranks, s->topo->nnodes, s->counts ? "unequal, total" : "count",
-             (unsigned long long)(s->counts && s->offsets ? wr_plan_total(s) : s->count), (unsigned long long)s->chunk, s->rails,
-             s->in_place ? ", in place" : "", s->in_mapped ? ", in mapped" : "", s->out_mapped ? ", out mapped" : "",
-             s->out_shared ? ", out shared" : "", s->elem_size, s->partial_size);
+    snprintf(buf, 256, "%s:%s, %d ranks on %d nodes, %s %llu, chunk %llu, rails %d%s%s%s%s, sizes %u/%u",
+             wr_collective_name(s->coll), algorithm, s->topo->nranks, s->topo->nnodes,
+             s->counts ? "unequal, total" : "count",
+             (unsigned long long)(s->counts && s->offsets ? wr_plan_total(s) : s->count), (unsigned long long)s->chunk,
+             s->rails, s->in_place ? ", in place" : "", s->in_mapped ? ", in mapped" : "",
+             s->out_mapped ? ", out mapped" : "", s->out_shared ? ", out shared" : "", s->elem_size, s->partial_size);
     return buf;
 }
 

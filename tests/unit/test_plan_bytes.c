@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* The hierarchical algorithms move no more between nodes than they must, in memory that is bounded; and large machines are proven
- * in full. */
+/* The hierarchical algorithms move no more between nodes than they must, in memory that is bounded; and large
+ * machines are proven in full. */
 #include "tests/unit/unit.h"
 
 #include "tests/unit/plan_world.h"
@@ -29,8 +29,14 @@ static void check_bounds(const struct wr_plan_spec *s, const char *name)
 static void check_both(const struct plan_world *w, uint64_t *state)
 {
     uint64_t counts[64], offsets[65];
-    struct wr_plan_spec s = {.coll = WR_COLL_REDUCE_SCATTER, .topo = &w->topo, .count = 1 + plan_random(state, 20), .reduces = true,
-                             .in_mapped = true, .elem_size = 2, .partial_size = 4, .chunk = 1 + plan_random(state, 9),
+    struct wr_plan_spec s = {.coll = WR_COLL_REDUCE_SCATTER,
+                             .topo = &w->topo,
+                             .count = 1 + plan_random(state, 20),
+                             .reduces = true,
+                             .in_mapped = true,
+                             .elem_size = 2,
+                             .partial_size = 4,
+                             .chunk = 1 + plan_random(state, 9),
                              .rails = (int)plan_random(state, 4)};
     if (plan_random(state, 2)) {
         plan_counts(state, w->topo.nranks, 20, counts, offsets);
@@ -72,8 +78,14 @@ static void a_large_machine_in_full(void **unused)
     (void)unused;
     struct plan_world w;
     plan_world_blocks(&w, 64, 64);
-    struct wr_plan_spec s = {.coll = WR_COLL_REDUCE_SCATTER, .topo = &w.topo, .count = 16, .reduces = true, .in_mapped = true,
-                             .elem_size = 4, .partial_size = 4, .rails = 4};
+    struct wr_plan_spec s = {.coll = WR_COLL_REDUCE_SCATTER,
+                             .topo = &w.topo,
+                             .count = 16,
+                             .reduces = true,
+                             .in_mapped = true,
+                             .elem_size = 4,
+                             .partial_size = 4,
+                             .rails = 4};
     check_bounds(&s, "hier");
     s.coll = WR_COLL_ALLGATHER;
     s.reduces = false;

@@ -5,8 +5,8 @@
 #include "tests/unit/plan_world.h"
 
 /* How a collective may be asked for; small numbers, so that all chunks and edges occur. */
-static void random_spec(struct wr_plan_spec *s, uint64_t *state, const struct plan_world *w, const struct wr_algorithm *a,
-                        uint64_t *counts, uint64_t *offsets)
+static void random_spec(struct wr_plan_spec *s, uint64_t *state, const struct plan_world *w,
+                        const struct wr_algorithm *a, uint64_t *counts, uint64_t *offsets)
 {
     bool v_form = a->coll == WR_COLL_REDUCE_SCATTER || a->coll == WR_COLL_ALLGATHER || a->coll == WR_COLL_GATHER ||
                   a->coll == WR_COLL_SCATTER;
@@ -31,6 +31,11 @@ static void random_spec(struct wr_plan_spec *s, uint64_t *state, const struct pl
     s->partial_size = s->reduces && plan_random(state, 2) ? 8 : 4;
     s->chunk = plan_random(state, 5);
     s->rails = (int)plan_random(state, 4);
+    if (a->coll == WR_COLL_ALLTOALL && plan_random(state, 2)) {
+        for (int i = 0; i < w->topo.nranks * w->topo.nranks; i++)
+            counts[i] = plan_random(state, 3) ? plan_random(state, 9) : 0;
+        s->counts = counts;
+    }
     if (v_form && plan_random(state, 2)) {
         plan_counts(state, w->topo.nranks, 12, counts, offsets);
         s->counts = counts;
@@ -40,7 +45,7 @@ static void random_spec(struct wr_plan_spec *s, uint64_t *state, const struct pl
 
 static void verify_random(const struct wr_algorithm *a, uint64_t *state, const struct plan_world *w)
 {
-    uint64_t counts[64], offsets[65];
+    uint64_t counts[64 * 64], offsets[65];
     struct wr_plan_spec s;
     weir_error err;
     char words[256];

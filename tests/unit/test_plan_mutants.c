@@ -1,0 +1,166 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/*
+ * The verifier against broken plans: each step of each program is dropped or changed, one at a time. Whatever
+ * passes is run on real numbers under hostile timing: random interleaving of lanes, puts that arrive in part,
+ * late, or after puts that were issued later. A mutant that the verifier lets pass must always give the right
+ * numbers; and nearly all must be caught.
+ */
+#include "tests/unit/unit.h"
+
+#include "tests/unit/plan_run.h"
+
+/* ---- mutations ---- */
+
+enum mutation { DROP, OFFSET, OTHER_OFFSET, PEER, SLOT, VALUE, SWAP, SHORTER, MUTATIONS };
+
+/* The copy of a program without step `drop` (UINT32_MAX: with all). */
+static void copy_program(struct wr_program *to, const struct wr_program *from, uint32_t drop)
+{
+    wr_program_init(to, from->rank);
+    for (uint32_t lane = 0; lane < from->nlanes; lane++) {
+        wr_program_lane(to);
+        for (uint32_t i = from->lane[lane]; i < from->lane[lane + 1]; i++)
+            if (i != drop)
+                wr_program_step(to, &from->steps[i], from->refs + from->steps[i].first_ref);
+    }
+    to->scratch = from->scratch;
+    to->nslots = from->nslots;
+}
+
+/* Changes a step in place; false when this mutation says nothing about it. */
+static bool mutate(struct wr_program *p, uint32_t i, enum mutation how, int nranks)
+{
+    struct wr_step *s = &p->steps[i];
+    struct wr_ref *refs = p->refs + s->first_ref;
+    bool moves = s->op <= WR_STEP_PUT;
+    switch (how) {
+    case OFFSET:
+        if (moves)
+            refs[0].offset++;
+        return moves;
+    case OTHER_OFFSET:
+        if (moves)
+            refs[1].offset += refs[1].offset ? (uint64_t)-1 : 1;
+        return moves;
+    case PEER:
+        s->peer = (s->peer + 1) % nranks;
+        return s->op == WR_STEP_SIGNAL || s->op == WR_STEP_WAIT;
+    case SLOT:
+        s->slot++;
+        return s->op == WR_STEP_SIGNAL || s->op == WR_STEP_WAIT || s->flags & WR_STEP_SIGNALS;
+    case VALUE:
+        s->value--;
+        return s->op == WR_STEP_WAIT && s->value > 0;
+    case SWAP: {
+        struct wr_ref t = refs[0];
+        if (!moves)
+            return false;
+        refs[0] = refs[1];
+        refs[1] = t;
+        return memcmp(&refs[0], &refs[1], sizeof t) != 0;
+    }
+    case SHORTER:
+        s->len--;
+        return moves && s->len > 0;
+    case DROP:
+    case MUTATIONS:
+        break;
+    }
+    return false;
+}
+
+struct tally {
+    unsigned tried, caught, equivalent;
+};
+
+static void try_mutant(const struct wr_plan_spec *s, const char *name, struct wr_program *programs, int rank,
+                       uint32_t step, enum mutation how, struct tally *t)
+{
+    struct wr_program whole = programs[rank];
+    weir_error err;
+    char words[256];
+    copy_program(&programs[rank], &whole, how == DROP ? step : UINT32_MAX);
+    if (how == DROP || mutate(&programs[rank], step, how, s->topo->nranks)) {
+        t->tried++;
+        if (wr_verify_programs(s, programs, NULL, &err) != WEIR_OK) {
+            assert_true(err.message[0]);
+            t->caught++;
+        } else {
+            t->equivalent++;
+            for (uint64_t seed = 1; seed <= 6; seed++)
+                if (!plan_run(s, programs, seed))
+                    fail_msg(
+                        "%s: mutation %d of step %u (op %d) of rank %d passes the verifier and gives wrong numbers",
+                        plan_words(s, name, words), (int)how, step, whole.steps[step].op, rank);
+        }
+    }
+    wr_program_free(&programs[rank]);
+    programs[rank] = whole;
+}
+
+static void mutate_all(const struct wr_plan_spec *s, const struct wr_algorithm *a, struct tally *t)
+{
+    struct wr_program *programs;
+    weir_error err;
+    assert_ok(wr_programs_build(s, a, &programs, &err), &err);
+    for (uint64_t seed = 1; seed <= 4; seed++)
+        if (!plan_run(s, programs, seed))
+            fail_msg("%s:%s gives wrong numbers", wr_collective_name(s->coll), a->name);
+    for (int rank = 0; rank < s->topo->nranks; rank++)
+        for (uint32_t i = 0; i < programs[rank].nsteps; i++)
+            for (int how = 0; how < MUTATIONS; how++)
+                try_mutant(s, a->name, programs, rank, i, (enum mutation)how, t);
+    wr_programs_free(programs, s->topo->nranks);
+}
+
+static void mutants_of_a_machine(int nranks, int nnodes, const int *node_of, bool mapped, bool in_place)
+{
+    struct plan_world w;
+    plan_world_init(&w, nranks, nnodes, node_of);
+    for (int i = 0; wr_algorithms[i]; i++) {
+        const struct wr_algorithm *a = wr_algorithms[i];
+        struct tally t = {0};
+        struct wr_plan_spec s = {.coll = a->coll,
+                                 .topo = &w.topo,
+                                 .count = 5,
+                                 .elem_size = 8,
+                                 .partial_size = 8,
+                                 .chunk = 2,
+                                 .in_mapped = mapped,
+                                 .out_mapped = mapped,
+                                 .in_place = in_place,
+                                 .root = nranks - 1,
+                                 .reduces = plan_reduces(a->coll)};
+        if (!a->applies(&s))
+            continue;
+        mutate_all(&s, a, &t);
+        if (t.equivalent * 8 > t.tried)
+            fail_msg("too many mutants of %s:%s pass", wr_collective_name(a->coll), a->name);
+    }
+    plan_world_free(&w);
+}
+
+static void broken_plans_on_one_node(void **unused)
+{
+    (void)unused;
+    static const int node_of[] = {0, 0, 0};
+    mutants_of_a_machine(3, 1, node_of, true, false);
+    mutants_of_a_machine(3, 1, node_of, false, true);
+}
+
+static void broken_plans_on_three_nodes(void **unused)
+{
+    (void)unused;
+    static const int node_of[] = {0, 1, 1, 2};
+    mutants_of_a_machine(4, 3, node_of, true, true);
+    mutants_of_a_machine(4, 3, node_of, false, false);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(broken_plans_on_one_node),
+        cmocka_unit_test(broken_plans_on_three_nodes),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
