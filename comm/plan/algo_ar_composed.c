@@ -88,12 +88,12 @@ free_parts:
 
 static bool several(const struct wr_plan_spec *spec)
 {
-    return spec->topo->nranks > 1 && !spec->out_shared;
+    return spec->topo->nranks > 1 && !spec->out_shared && !spec->reproducible;
 }
 
 static bool several_nodes(const struct wr_plan_spec *spec)
 {
-    return spec->topo->nnodes > 1 && !spec->out_shared;
+    return spec->topo->nnodes > 1 && !spec->out_shared && !spec->reproducible;
 }
 
 static weir_status direct(const struct wr_plan_spec *spec, int rank, struct wr_program *p, weir_error *err)
@@ -116,6 +116,18 @@ static weir_status hier(const struct wr_plan_spec *spec, int rank, struct wr_pro
     return compose(spec, rank, p, &wr_rs_hier, &wr_ag_hier, err);
 }
 
+/* Whatever the machine, the order of ranks. */
+static weir_status linear(const struct wr_plan_spec *spec, int rank, struct wr_program *p, weir_error *err)
+{
+    return compose(spec, rank, p, &wr_rs_linear, spec->topo->nnodes > 1 ? &wr_ag_ring : &wr_ag_direct, err);
+}
+
+static bool always(const struct wr_plan_spec *spec)
+{
+    return !spec->out_shared;
+}
+
+const struct wr_algorithm wr_ar_linear = {"linear", WR_COLL_ALLREDUCE, always, linear, NULL, 0};
 const struct wr_algorithm wr_ar_direct = {"direct", WR_COLL_ALLREDUCE, wr_single_node, direct, NULL, 0};
 const struct wr_algorithm wr_ar_ring = {"ring", WR_COLL_ALLREDUCE, several, ring, NULL, 0};
 const struct wr_algorithm wr_ar_bruck = {"bruck", WR_COLL_ALLREDUCE, several, bruck, NULL, 0};

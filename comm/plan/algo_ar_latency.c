@@ -147,7 +147,7 @@ static void lead(const struct wr_plan_spec *spec, int rank, struct wr_program *p
 
 static bool applies(const struct wr_plan_spec *spec)
 {
-    return !spec->out_shared;
+    return !spec->out_shared && !(spec->reproducible && spec->topo->nnodes > 1);
 }
 
 static weir_status build(const struct wr_plan_spec *spec, int rank, struct wr_program *p, weir_error *err)

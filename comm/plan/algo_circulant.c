@@ -38,7 +38,7 @@ void wr_circulant_free(struct wr_circulant *g)
 
 bool wr_circulant_applies(const struct wr_plan_spec *spec)
 {
-    return spec->topo->nranks > 1 && !spec->out_shared;
+    return spec->topo->nranks > 1 && !spec->out_shared && !(spec->reproducible && spec->reduces);
 }
 
 void wr_circulant_send(const struct wr_circulant *g, struct wr_program *p, int peer, uint64_t dst, uint64_t src,

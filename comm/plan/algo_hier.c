@@ -156,7 +156,8 @@ uint64_t wr_hier_scratch_ag(const struct wr_plan_spec *spec, int rank)
 
 bool wr_hier_applies(const struct wr_plan_spec *spec)
 {
-    return spec->topo->nnodes > 1 && !(spec->out_shared && spec->coll != WR_COLL_ALLGATHER);
+    return spec->topo->nnodes > 1 && !(spec->out_shared && spec->coll != WR_COLL_ALLGATHER) &&
+           !(spec->reproducible && spec->reduces);
 }
 
 static int by_hop(const void *a, const void *b)

@@ -60,7 +60,7 @@ static void one_round(const struct wr_ring *g, struct wr_program *p, uint32_t c)
 
 static bool applies(const struct wr_plan_spec *spec)
 {
-    return spec->topo->nranks > 1 && !spec->out_shared;
+    return spec->topo->nranks > 1 && !spec->out_shared && !spec->reproducible;
 }
 
 static weir_status build(const struct wr_plan_spec *spec, int rank, struct wr_program *p, weir_error *err)

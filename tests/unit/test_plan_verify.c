@@ -89,11 +89,72 @@ static void all_algorithms_on_random_machines(void **unused)
     }
 }
 
+/* With WEIR_REPRODUCIBLE every element is combined in the same order whatever the machine and the algorithm. */
+static void reproducible_results_do_not_depend_on_the_machine(void **unused)
+{
+    (void)unused;
+    static const enum wr_collective colls[] = {WR_COLL_REDUCE, WR_COLL_ALLREDUCE, WR_COLL_REDUCE_SCATTER, WR_COLL_SCAN};
+    uint64_t state = 3, want[4] = {0};
+    for (int k = 0; k < 30; k++) {
+        struct plan_world w;
+        plan_world_random(&w, &state, 9, 1 + k % 5);
+        for (int i = 0; wr_algorithms[i]; i++)
+            for (int c = 0; c < 4; c++) {
+                struct wr_plan_spec s = {.coll = colls[c],
+                                         .topo = &w.topo,
+                                         .count = 7,
+                                         .reduces = true,
+                                         .reproducible = true,
+                                         .in_mapped = k % 2,
+                                         .elem_size = 2,
+                                         .partial_size = 4,
+                                         .chunk = k % 4};
+                struct wr_verify_result result;
+                weir_error err;
+                if (wr_algorithms[i]->coll != colls[c] || !wr_algorithms[i]->applies(&s))
+                    continue;
+                assert_ok(wr_verify(&s, wr_algorithms[i], &result, &err), &err);
+                want[c] = want[c] ? want[c] : result.order;
+                assert_true(result.order && result.order == want[c]);
+                wr_verify_result_free(&result);
+            }
+        plan_world_free(&w);
+    }
+}
+
+/* For every machine and every way of asking there is an algorithm. */
+static void every_call_is_served(void **unused)
+{
+    (void)unused;
+    uint64_t state = 4;
+    for (int k = 0; k < 400; k++) {
+        uint64_t counts[64 * 64], offsets[65];
+        struct plan_world w;
+        struct wr_plan_spec s;
+        plan_world_random(&w, &state, 6, 1 + (int)plan_random(&state, 6));
+        for (int coll = 0; coll < WR_COLL_COUNT; coll++) {
+            const struct wr_algorithm any = {.coll = (enum wr_collective)coll};
+            bool served = false;
+            random_spec(&s, &state, &w, &any, counts, offsets);
+            s.reproducible = plan_random(&state, 2);
+            s.in_place = s.in_place && coll != WR_COLL_SCATTER && coll != WR_COLL_ALLTOALL;
+            for (int i = 0; wr_algorithms[i]; i++)
+                served = served || ((int)wr_algorithms[i]->coll == coll && wr_algorithms[i]->applies(&s));
+            assert_true(served);
+        }
+        plan_world_free(&w);
+    }
+    assert_non_null(wr_algorithm_find(WR_COLL_ALLGATHER, "hier"));
+    assert_null(wr_algorithm_find(WR_COLL_ALLGATHER, "none"));
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(all_algorithms_on_one_node),
         cmocka_unit_test(all_algorithms_on_random_machines),
+        cmocka_unit_test(reproducible_results_do_not_depend_on_the_machine),
+        cmocka_unit_test(every_call_is_served),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
