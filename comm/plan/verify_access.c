@@ -21,7 +21,7 @@ const char *wr_verify_who(const struct wr_verifier *v, uint32_t dim, uint32_t ti
     if (step == 0)
         snprintf(buf, 96, "the start of rank %d", lane->rank);
     else if (step > lane->steps)
-        snprintf(buf, 96, "the end of lane %u of rank %d", lane->index, lane->rank);
+        snprintf(buf, 96, "lane %u of rank %d until its end", lane->index, lane->rank);
     else
         snprintf(buf, 96, "lane %u of rank %d until its step %u (%s)", lane->index, lane->rank, step - 1,
                  wr_step_name(&p->steps[lane->first + step - 1]));

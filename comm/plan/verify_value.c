@@ -39,7 +39,8 @@ static uint32_t add_set(struct wr_vvalues *v, const uint32_t *ranges, uint32_t n
     *set = (struct wr_vset){.order = order, .first = v->nranges, .n = n};
     for (uint32_t i = 0; i < n; i++)
         set->size += ranges[2 * i + 1] - ranges[2 * i];
-    memcpy(v->ranges + v->nranges, ranges, 2 * n * sizeof *ranges);
+    if (n)
+        memcpy(v->ranges + v->nranges, ranges, 2 * n * sizeof *ranges);
     v->nranges += 2 * n;
     return v->nsets++;
 }

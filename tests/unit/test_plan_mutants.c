@@ -52,9 +52,9 @@ static bool mutate(struct wr_program *p, uint32_t i, enum mutation how, int nran
         s->value--;
         return s->op == WR_STEP_WAIT && s->value > 0;
     case SWAP: {
-        struct wr_ref t = refs[0];
         if (!moves)
             return false;
+        struct wr_ref t = refs[0];
         refs[0] = refs[1];
         refs[1] = t;
         return memcmp(&refs[0], &refs[1], sizeof t) != 0;
