@@ -36,7 +36,7 @@ static weir_status open_comms(weir_ctx *ctx, struct wr_comms **out, weir_error *
         goto destroy_p2p;
     struct wr_p2p_memory memory = {wr_mem_find, c->mem};
     wr_p2p_set_memory(c->p2p, &memory);
-    struct wr_engine_user mem = {.arg = c->mem, .progress = wr_mem_progress};
+    struct wr_engine_user mem = {.arg = c->mem, .progress = wr_mem_progress, .work = &c->mem->waiting};
     wr_engine_add_user(c->engine, &mem);
     struct wr_engine_user p2p = {
         .arg = c->p2p,
@@ -48,6 +48,7 @@ static weir_status open_comms(weir_ctx *ctx, struct wr_comms **out, weir_error *
                [WR_AM_CREDIT] = wr_p2p_on_credit},
         .on_peer_lost = p2p_peer_lost,
         .progress = p2p_progress,
+        .work = wr_p2p_work(c->p2p),
     };
     wr_engine_add_user(c->engine, &p2p);
     c->world = (struct weir_comm){ctx, c->engine, c->p2p, c->mem, 0, ctx->rank, ctx->size};

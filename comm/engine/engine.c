@@ -12,6 +12,8 @@
 #include "comm/engine/engine_impl.h"
 
 enum {
+    NETWORK_SHARE = 4,  /* one of so many polls looks at the network, where there is the node to look at, too ... */
+    EAGER_POLLS = 256,  /* ... but all of these, after something came by it */
     IDLE_BEFORE_POLL = 32,     /* progress calls without an event before the clock is looked at */
     EVENT_POLL_NS = 20 * 1000 * 1000 /* how often the launcher is asked for events meanwhile */
 };
@@ -124,13 +126,18 @@ struct wr_transport *wr_engine_peer(struct wr_engine *e, int peer, weir_error *e
 
 /* ---- progress and waiting ---- */
 
-int wr_engine_progress(struct wr_engine *e)
+/* The first `n` transports, and what stands on all of them. */
+static int progress_some(struct wr_engine *e, int n)
 {
     int events = 0;
-    for (int i = 0; i < e->ntransports; i++)
-        events += e->transport[i]->ops->progress(e->transport[i]);
+    for (int i = 0; i < n; i++) {
+        int moved = e->transport[i]->ops->progress(e->transport[i]);
+        events += moved;
+        if (moved && e->both && i == e->ntransports - 1)
+            e->eager = EAGER_POLLS;
+    }
     for (int u = 0; u < e->nusers; u++)
-        if (e->user[u].progress)
+        if (e->user[u].progress && (!e->user[u].work || WR_UNLIKELY(!wr_list_empty(e->user[u].work))))
             e->user[u].progress(e->user[u].arg);
     if (WR_UNLIKELY(e->nlost != e->ntold))
         tell_losses(e);
@@ -146,6 +153,19 @@ int wr_engine_progress(struct wr_engine *e)
         }
     }
     return events;
+}
+
+int wr_engine_progress(struct wr_engine *e)
+{
+    return progress_some(e, e->ntransports);
+}
+
+int wr_engine_poll(struct wr_engine *e)
+{
+    bool all = !e->both || e->eager || e->polls % NETWORK_SHARE == 0;
+    e->polls++;
+    e->eager -= e->eager > 0;
+    return progress_some(e, all ? e->ntransports : e->ntransports - 1);
 }
 
 struct wait {

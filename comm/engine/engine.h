@@ -12,6 +12,7 @@
 #include <pthread.h>
 #include <stdbool.h>
 
+#include "base/list.h"
 #include "comm/context.h"
 #include "comm/engine/watch.h"
 #include "comm/transport/transport.h"
@@ -35,6 +36,7 @@ struct wr_engine_user {
     wr_am_handler am[WR_AM_HANDLERS]; /* NULL where another layer owns the id */
     void (*on_peer_lost)(void *arg, int peer);
     void (*progress)(void *arg); /* after the transports' progress; may start operations and connect */
+    const struct wr_list *work;  /* progress is called only while this list is not empty; NULL: always */
 };
 
 /* What a transport's callbacks get: who they belong to. */
@@ -70,6 +72,8 @@ struct wr_engine {
     char abort_reason[192];
     int64_t events_polled_at;
     unsigned idle;
+    bool both;             /* there are transports on the node and through a network */
+    unsigned polls, eager; /* calls of wr_engine_poll(); those that are still to look at everything */
     struct wr_waiter *waiter;
     struct wr_watch *watch; /* NULL when peers are not watched */
 };
@@ -126,6 +130,12 @@ static inline struct wr_transport *wr_engine_route(const struct wr_engine *e, in
 
 /* Moves what can move; the number of events. */
 int wr_engine_progress(struct wr_engine *e);
+
+/*
+ * The same for who calls it again at once. A look at a network takes as long as several at the node's memory, so it is made
+ * in one of four calls, unless something has come by it of late.
+ */
+int wr_engine_poll(struct wr_engine *e);
 
 /*
  * Waits with the lock held (it is given up while sleeping) until ready(arg). WEIR_ERR_TIMEOUT at the deadline;

@@ -265,6 +265,11 @@ static int waiter_progress(void *arg)
     return wr_engine_progress(arg);
 }
 
+static int waiter_poll(void *arg)
+{
+    return wr_engine_poll(arg);
+}
+
 static void waiter_release(void *arg)
 {
     wr_engine_unlock(arg);
@@ -282,6 +287,7 @@ static weir_status create_waiter(struct wr_engine *e, weir_error *err)
                                       .ntransports = e->ntransports,
                                       .node_size = e->node_size,
                                       .progress = waiter_progress,
+                                      .poll = waiter_poll,
                                       .release = waiter_release,
                                       .acquire = waiter_acquire,
                                       .arg = e};
@@ -341,6 +347,7 @@ weir_status wr_engine_open(weir_ctx *ctx, uint32_t nsignals, struct wr_engine **
     if (status)
         goto failed;
     make_routes(e);
+    e->both = wr_engine_shm(e) && wr_engine_is_network(e, e->ntransports - 1);
     *engine = e;
     return WEIR_OK;
 failed:

@@ -38,7 +38,7 @@ weir_status weir_wait(weir_request **request)
     weir_error err;
     if (!r)
         return WEIR_OK;
-    wr_error_clear(&err);
+    wr_error_reset(&err);
     struct wr_engine *e = r->engine;
     wr_engine_lock(e);
     weir_status status = wr_request_finish(r, &err);
@@ -54,7 +54,7 @@ weir_status weir_test(weir_request **request)
     weir_error err;
     if (!r)
         return WEIR_OK;
-    wr_error_clear(&err);
+    wr_error_reset(&err);
     struct wr_engine *e = r->engine;
     weir_status status = WEIR_IN_PROGRESS;
     wr_engine_lock(e);
@@ -102,7 +102,7 @@ weir_status weir_waitany(size_t n, weir_request **requests, size_t *index)
     struct any any = {n, n, requests};
     struct wr_engine *e = NULL;
     weir_error err;
-    wr_error_clear(&err);
+    wr_error_reset(&err);
     for (size_t i = 0; i < n && !e; i++)
         if (requests[i])
             e = requests[i]->engine;

@@ -22,7 +22,7 @@ struct mem_op {
     int rank;
     int signal;
     struct wr_region *region;
-    bool own_region, running, released;
+    bool own_region;
 };
 
 size_t wr_mem_op_size(void)
@@ -40,7 +40,8 @@ struct wr_rkey *wr_mem_rkey(struct weir_mem *mem, int rank, weir_error *err)
     }
     if (!peer->rkey)
         wr_error_set(err, WEIR_ERR_UNSUPPORTED, "raise the limit of locked memory there (ulimit -l unlimited)",
-                     "the memory of rank %d could not be registered with the network, so that it cannot be reached", rank);
+                     "the memory of rank %d could not be registered with the network, so that it cannot be reached",
+                     rank);
     return peer->rkey;
 }
 
@@ -48,8 +49,7 @@ struct wr_region *wr_mem_find(void *arg, struct wr_transport *t, const void *add
 {
     struct wr_mem_state *s = arg;
     struct weir_mem *mem;
-    wr_list_for_each(mem, &s->alive, link)
-    {
+    wr_list_for_each (mem, &s->alive, link) {
         uint64_t from = (uint64_t)((uintptr_t)addr - (uintptr_t)mem->addr);
         if ((uintptr_t)addr < (uintptr_t)mem->addr || from > mem->bytes || len > mem->bytes - from)
             continue;
@@ -69,13 +69,18 @@ static void op_free(struct mem_op *op)
     wr_pool_put(&op->state->ops, op);
 }
 
-static void op_end(struct mem_op *op, weir_status status)
+static void op_give_region(struct mem_op *op)
 {
-    if (op->own_region) {
+    if (WR_UNLIKELY(op->own_region)) {
         struct wr_transport *t = wr_engine_route(op->state->engine, op->rank);
         t->ops->dereg(t, op->region);
         op->own_region = false;
     }
+}
+
+static void op_end(struct mem_op *op, weir_status status)
+{
+    op_give_region(op);
     op->mem->outstanding--;
     wr_request_complete(&op->request, status);
 }
@@ -104,8 +109,8 @@ static weir_status need_region(struct mem_op *op, struct wr_transport *t, weir_e
     return status;
 }
 
-/* Tries to start; WEIR_ERR_BUSY when there is no room. Ends the operation in all other cases that do not go on. */
-static weir_status op_try(struct mem_op *op)
+/* Tries to start; WEIR_ERR_BUSY when there is no room. */
+static weir_status op_start(struct mem_op *op)
 {
     struct weir_mem *mem = op->mem;
     weir_error err;
@@ -125,8 +130,6 @@ static weir_status op_try(struct mem_op *op)
     else if (!status)
         status = t->ops->put_signal(t, op->rank, op->local, op->region, op->bytes, rkey, op->offset,
                                     mem->peer[op->rank].signal_base + (uint32_t)op->signal, 0, &op->op, &err);
-    if (status != WEIR_IN_PROGRESS && status != WEIR_ERR_BUSY)
-        op_end(op, status);
     return status;
 }
 
@@ -136,17 +139,22 @@ void wr_mem_progress(void *arg)
     while (!wr_list_empty(&s->waiting)) {
         struct mem_op *op = wr_list_first(&s->waiting, struct mem_op, link);
         wr_list_remove(&op->link);
-        if (op_try(op) == WEIR_ERR_BUSY) {
+        weir_status status = op_start(op);
+        if (status == WEIR_ERR_BUSY) {
             wr_list_push_front(&s->waiting, &op->link);
             return;
         }
+        if (status != WEIR_IN_PROGRESS)
+            op_end(op, status);
     }
 }
 
-static weir_status check_range(const struct weir_mem *mem, uint64_t bytes, int rank, uint64_t offset, int signal, weir_error *err)
+static weir_status check_range(const struct weir_mem *mem, uint64_t bytes, int rank, uint64_t offset, int signal,
+                               weir_error *err)
 {
     if (!mem->alive)
-        return wr_error_set(err, WEIR_ERR_STALE, "use memory between its allocation and its freeing", "the memory was freed already");
+        return wr_error_set(err, WEIR_ERR_STALE, "use memory between its allocation and its freeing",
+                            "the memory was freed already");
     weir_status status = wr_comm_check_rank(mem->comm, "rank", rank, err);
     if (status)
         return status;
@@ -154,40 +162,62 @@ static weir_status check_range(const struct weir_mem *mem, uint64_t bytes, int r
         return wr_error_set(err, WEIR_ERR_INVALID, NULL, "signal %d is not in 0..%d", signal, WEIR_SIGNALS - 1);
     uint64_t have = mem->peer[rank].bytes;
     if (bytes && (offset > have || bytes > have - offset))
-        return wr_error_set(err, WEIR_ERR_INVALID, NULL, "bytes %llu..%llu are not inside the %llu bytes of rank %d", (unsigned long long)offset,
-                            (unsigned long long)(offset + bytes), (unsigned long long)have, rank);
+        return wr_error_set(err, WEIR_ERR_INVALID, NULL, "bytes %llu..%llu are not inside the %llu bytes of rank %d",
+                            (unsigned long long)offset, (unsigned long long)(offset + bytes), (unsigned long long)have,
+                            rank);
     return WEIR_OK;
 }
 
-static weir_status start(weir_mem *mem, enum mem_op_kind kind, void *local, uint64_t bytes, int rank, uint64_t offset, int signal,
-                         weir_request **request, weir_error *err, const char *operation)
+static weir_status start(weir_mem *mem, enum mem_op_kind kind, void *local, uint64_t bytes, int rank, uint64_t offset,
+                         int signal, weir_request **request, weir_error *err, const char *operation)
 {
     struct wr_mem_state *s = mem->comm->mem;
     weir_status status = check_range(mem, bytes, rank, offset, signal, err);
     if (!status && !local && bytes)
-        status = wr_error_set(err, WEIR_ERR_INVALID, NULL, "the buffer of %llu bytes is NULL", (unsigned long long)bytes);
+        status =
+            wr_error_set(err, WEIR_ERR_INVALID, NULL, "the buffer of %llu bytes is NULL", (unsigned long long)bytes);
     if (status)
         return status;
     struct mem_op *op = wr_pool_get(&s->ops);
     if (!op)
         return wr_error_memory(err, sizeof *op, "an operation");
-    *op = (struct mem_op){.op = {op_done}, .mem = mem, .state = s, .kind = kind, .local = local, .bytes = bytes, .offset = offset,
-                          .rank = rank, .signal = signal};
+    /* one by one: on the node most operations are complete when they have been started, and need no more of it */
+    op->op.done = op_done;
+    op->mem = mem;
+    op->state = s;
+    op->kind = kind;
+    op->local = local;
+    op->bytes = bytes;
+    op->offset = offset;
+    op->rank = rank;
+    op->signal = signal;
+    op->region = NULL;
+    op->own_region = false;
+    /* operations that wait go first, so that none is overtaken for ever */
+    status = wr_list_empty(&s->waiting) ? op_start(op) : WEIR_ERR_BUSY;
+    if (WR_LIKELY(status == WEIR_OK)) {
+        op_give_region(op);
+        op_free(op);
+        *request = NULL;
+        return WEIR_OK;
+    }
     wr_request_init(&op->request, mem->comm->ctx, s->engine, rank, operation, op_release);
     wr_list_init(&op->link);
     mem->outstanding++;
-    /* operations that wait go first, so that none is overtaken for ever */
-    if (!wr_list_empty(&s->waiting) || op_try(op) == WEIR_ERR_BUSY)
+    if (status == WEIR_ERR_BUSY)
         wr_list_push_back(&s->waiting, &op->link);
+    else if (status != WEIR_IN_PROGRESS)
+        op_end(op, status);
     *request = &op->request;
     return WEIR_OK;
 }
 
-static weir_status start_public(weir_mem *mem, enum mem_op_kind kind, void *local, uint64_t bytes, int rank, uint64_t offset, int signal,
-                                weir_request **request, const char *operation)
+static weir_status start_public(weir_mem *mem, enum mem_op_kind kind, void *local, uint64_t bytes, int rank,
+                                uint64_t offset, int signal, weir_request **request, const char *operation)
 {
-    weir_error err = {.rank = -1};
+    weir_error err;
     weir_request *started = NULL;
+    wr_error_reset(&err);
     wr_engine_lock(mem->comm->engine);
     weir_status status = start(mem, kind, local, bytes, rank, offset, signal, &started, &err, operation);
     wr_engine_unlock(mem->comm->engine);
@@ -210,7 +240,8 @@ weir_status weir_get(weir_mem *mem, void *dst, uint64_t bytes, int rank, uint64_
 weir_status weir_put_signal(weir_mem *mem, const void *src, uint64_t bytes, int rank, uint64_t offset, int signal,
                             weir_request **request)
 {
-    return start_public(mem, OP_PUT_SIGNAL, (void *)(uintptr_t)src, bytes, rank, offset, signal, request, "weir_put_signal");
+    return start_public(mem, OP_PUT_SIGNAL, (void *)(uintptr_t)src, bytes, rank, offset, signal, request,
+                        "weir_put_signal");
 }
 
 /* ---- signals and flushing ---- */
@@ -230,8 +261,9 @@ static bool signal_reached(void *arg)
 
 weir_status weir_signal_wait(weir_mem *mem, int signal, uint64_t value)
 {
-    weir_error err = {.rank = -1};
+    weir_error err;
     struct wr_engine *e = mem->comm->engine;
+    wr_error_reset(&err);
     wr_engine_lock(e);
     weir_status status = check_range(mem, 0, mem->comm->rank, 0, signal, &err);
     if (!status) {
@@ -308,7 +340,8 @@ weir_status wr_mem_flush(struct weir_mem *mem, int rank, weir_error *err)
 
 weir_status weir_flush(weir_mem *mem, int rank)
 {
-    weir_error err = {.rank = -1};
+    weir_error err;
+    wr_error_reset(&err);
     wr_engine_lock(mem->comm->engine);
     weir_status status = check_range(mem, 0, rank < 0 ? mem->comm->rank : rank, 0, 0, &err);
     if (!status)

@@ -62,16 +62,18 @@ static weir_status start_recv(weir_comm *comm, void *buffer, uint64_t bytes, int
 
 weir_status weir_send(weir_comm *comm, const void *buffer, uint64_t bytes, int dest, int tag)
 {
-    weir_error err = {.rank = -1};
+    weir_error err;
     weir_request *request = NULL;
+    wr_error_reset(&err);
     weir_status status = start_send(comm, buffer, bytes, dest, tag, true, &request, &err);
     return status ? failed(comm, &err, "weir_send") : WEIR_OK;
 }
 
 weir_status weir_isend(weir_comm *comm, const void *buffer, uint64_t bytes, int dest, int tag, weir_request **request)
 {
-    weir_error err = {.rank = -1};
+    weir_error err;
     weir_request *started = NULL;
+    wr_error_reset(&err);
     weir_status status = start_send(comm, buffer, bytes, dest, tag, false, &started, &err);
     if (status)
         return failed(comm, &err, "weir_isend");
@@ -81,8 +83,9 @@ weir_status weir_isend(weir_comm *comm, const void *buffer, uint64_t bytes, int 
 
 weir_status weir_recv(weir_comm *comm, void *buffer, uint64_t bytes, int source, int tag, weir_message *message)
 {
-    weir_error err = {.rank = -1};
+    weir_error err;
     weir_request *request = NULL;
+    wr_error_reset(&err);
     weir_status status = start_recv(comm, buffer, bytes, source, tag, message, true, &request, &err);
     return status ? failed(comm, &err, "weir_recv") : WEIR_OK;
 }
@@ -90,8 +93,9 @@ weir_status weir_recv(weir_comm *comm, void *buffer, uint64_t bytes, int source,
 weir_status weir_irecv(weir_comm *comm, void *buffer, uint64_t bytes, int source, int tag, weir_message *message,
                        weir_request **request)
 {
-    weir_error err = {.rank = -1};
+    weir_error err;
     weir_request *started = NULL;
+    wr_error_reset(&err);
     weir_status status = start_recv(comm, buffer, bytes, source, tag, message, false, &started, &err);
     if (status)
         return failed(comm, &err, "weir_irecv");

@@ -58,6 +58,11 @@ void wr_p2p_set_memory(struct wr_p2p *p2p, const struct wr_p2p_memory *memory)
     p2p->memory = *memory;
 }
 
+const struct wr_list *wr_p2p_work(const struct wr_p2p *p2p)
+{
+    return &p2p->work;
+}
+
 uint64_t wr_p2p_kept_bytes(const struct wr_p2p *p2p)
 {
     return p2p->kept_bytes;

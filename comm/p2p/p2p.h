@@ -51,6 +51,9 @@ weir_status wr_p2p_recv(struct wr_p2p *p2p, uint32_t comm, void *buffer, uint64_
 /* What could not be sent because a queue was full: called after each progress. */
 void wr_p2p_progress(struct wr_p2p *p2p);
 
+/* The list that wr_p2p_progress() works through. */
+const struct wr_list *wr_p2p_work(const struct wr_p2p *p2p);
+
 /* A rank is gone: everything that waits for it ends with WEIR_ERR_PEER_LOST. */
 void wr_p2p_peer_lost(struct wr_p2p *p2p, int peer);
 

@@ -183,6 +183,16 @@ void wr_waiter_kick(struct wr_waiter *w)
     ring(w);
 }
 
+/* Something moved: perhaps what another thread waits for has come. */
+static int moved(struct wr_waiter *w, int n)
+{
+    if (n && WR_UNLIKELY(w->leader))
+        ring(w);
+    if (n && WR_UNLIKELY(w->followers))
+        wake_followers(w);
+    return n;
+}
+
 int wr_waiter_progress(struct wr_waiter *w)
 {
     int n = 0;
@@ -191,11 +201,12 @@ int wr_waiter_progress(struct wr_waiter *w)
     else
         for (int i = 0; i < w->n; i++)
             n += w->transports[i]->ops->progress(w->transports[i]);
-    if (n && WR_UNLIKELY(w->leader)) /* perhaps what that thread waits for has come */
-        ring(w);
-    if (n && WR_UNLIKELY(w->followers))
-        wake_followers(w);
-    return n;
+    return moved(w, n);
+}
+
+static inline int poll_once(struct wr_waiter *w)
+{
+    return w->params.poll ? moved(w, w->params.poll(w->params.arg)) : wr_waiter_progress(w);
 }
 
 static void release(struct wr_waiter *w)
@@ -308,15 +319,18 @@ static void block(struct wr_waiter *w, uint32_t epoch, int64_t deadline, int64_t
 static int poll_for(struct wr_waiter *w, bool (*ended)(void *arg), void *arg, int64_t ns)
 {
     int64_t start = 0, last = 0;
-    for (unsigned i = 1;; i++) {
-        if (wr_waiter_progress(w))
+    for (unsigned to_pause = w->polls_per_pause, to_look = w->polls_per_look;;) {
+        if (poll_once(w))
             return ended(arg);
         if (ended(arg))
             return 1;
-        if (i % w->polls_per_pause == 0)
+        if (!--to_pause) {
             wr_cpu_relax();
-        if (i % w->polls_per_look)
+            to_pause = w->polls_per_pause;
+        }
+        if (--to_look)
             continue;
+        to_look = w->polls_per_look;
         int64_t now = wr_clock_ns();
         if (!start)
             start = last = now;

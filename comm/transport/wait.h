@@ -23,10 +23,12 @@ struct wr_waiter_params {
     int node_size; /* ranks that share this machine's cores */
     /* Moves everything: NULL calls progress() of each transport. Returns the number of events. */
     int (*progress)(void *arg);
+    /* The same for a tight loop: it may leave out, for most of its calls, what takes long to look at. NULL: progress. */
+    int (*poll)(void *arg);
     /* Give away and take back the lock; both NULL where only one thread ever comes. */
     void (*release)(void *arg);
     void (*acquire)(void *arg);
-    void *arg; /* for the three above */
+    void *arg; /* for those above */
 };
 
 weir_status wr_waiter_create(const struct wr_waiter_params *params, struct wr_waiter **waiter, weir_error *err);

@@ -106,6 +106,7 @@ weir_status weir_mem_usage(weir_ctx *ctx, weir_mem_info *info);
 /**
  * Starts writing `bytes` bytes to `offset` of `rank`'s part. Completion means that `src` may be reused; the data is visible at
  * the target after weir_flush(), or when a signal that was sent with it or after weir_flush() is seen there.
+ * `*request` is NULL when it is complete already, as often on the node.
  *
  * @return ::WEIR_OK; ::WEIR_ERR_INVALID when the range does not fit; ::WEIR_ERR_STALE for freed memory; ::WEIR_ERR_PEER_LOST;
  *         ::WEIR_ERR_TRANSPORT

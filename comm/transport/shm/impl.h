@@ -93,7 +93,7 @@ struct wr_shm_block {
 
 struct wr_shm_control {
     uint32_t magic, nranks;
-    uint32_t slots, data_bytes; /* of a ring */
+    uint32_t slots, data_bytes; /* of a ring; the slots are a power of two */
     uint64_t ring_bytes, rings_at;
 };
 

@@ -24,6 +24,12 @@ static inline uint64_t data_room(size_t len)
     return len > WR_SHM_INLINE ? (len + WR_CACHE_LINE - 1) & ~(uint64_t)(WR_CACHE_LINE - 1) : 0;
 }
 
+/* The number of slots is a power of two. */
+static inline uint32_t slot_index(const struct wr_shm_control *c, uint32_t sequence)
+{
+    return sequence & (c->slots - 1);
+}
+
 void wr_shm_wake(struct wr_shm *s, struct wr_shm_peer *p)
 {
     uint32_t *word = &p->block->sleeping;
@@ -47,17 +53,29 @@ void wr_shm_wake(struct wr_shm *s, struct wr_shm_peer *p)
     }
 }
 
+static bool find_slot(struct wr_shm *s, struct wr_shm_peer *p)
+{
+    if (WR_LIKELY(p->sent - p->tx_seen < s->control->slots))
+        return true;
+    p->tx_seen = wr_load_acquire(&p->tx->consumed);
+    return p->sent - p->tx_seen < s->control->slots;
+}
+
 /* Looks at how far the receiver is; true when a slot and `room` bytes in one piece are free, `*at` says where. */
 static bool find_room(struct wr_shm *s, struct wr_shm_peer *p, uint64_t room, uint64_t *at)
 {
     const struct wr_shm_control *c = s->control;
+    if (!room) {
+        *at = p->data_at;
+        return find_slot(s, p);
+    }
     uint64_t offset = p->data_at % c->data_bytes;
     *at = offset + room > c->data_bytes ? p->data_at + c->data_bytes - offset : p->data_at;
     for (int look = 0; look < 2; look++) {
-        uint64_t tail = p->data_after[(p->tx_seen - 1) % c->slots]; /* of slot 0's predecessor: 0 */
+        uint64_t tail = p->data_after[slot_index(c, p->tx_seen - 1)]; /* of slot 0's predecessor: 0 */
         if (p->sent == p->tx_seen) /* empty */
             tail = p->data_at;
-        if (p->sent - p->tx_seen < c->slots && (!room || *at + room - tail <= c->data_bytes))
+        if (p->sent - p->tx_seen < c->slots && *at + room - tail <= c->data_bytes)
             return true;
         p->tx_seen = wr_load_acquire(&p->tx->consumed);
     }
@@ -75,7 +93,7 @@ weir_status wr_shm_send(struct wr_shm *s, struct wr_shm_peer *p, int kind, unsig
         p->starved = true;
         return WEIR_ERR_BUSY;
     }
-    uint32_t index = p->sent % s->control->slots;
+    uint32_t index = slot_index(s->control, p->sent);
     struct wr_shm_slot *slot = &p->tx->slots[index];
     unsigned char *to = slot->data;
     if (room) {
@@ -118,7 +136,7 @@ bool wr_shm_has_credit(struct wr_shm *s, struct wr_shm_peer *p)
 
 bool wr_shm_has_record(const struct wr_shm *s, const struct wr_shm_peer *p)
 {
-    uint64_t word = wr_load_acquire(&p->rx->slots[p->received % s->control->slots].word);
+    uint64_t word = wr_load_acquire(&p->rx->slots[slot_index(s->control, p->received)].word);
     return (uint32_t)word == p->received + 1;
 }
 
@@ -177,7 +195,7 @@ int wr_shm_receive(struct wr_shm *s, struct wr_shm_peer *p, int budget)
     int n = 0;
     p->receiving = true;
     while (n < budget) {
-        const struct wr_shm_slot *slot = &p->rx->slots[p->received % c->slots];
+        const struct wr_shm_slot *slot = &p->rx->slots[slot_index(c, p->received)];
         uint64_t word = wr_load_acquire(&slot->word);
         if ((uint32_t)word != p->received + 1)
             break;
