@@ -65,8 +65,9 @@ static inline struct wr_ref wr_ref_add(struct wr_ref ref, uint64_t off)
 weir_status wr_program_append(struct wr_program *first, struct wr_program *second, weir_error *err);
 
 extern const struct wr_algorithm wr_rs_direct, wr_rs_ring, wr_rs_bruck, wr_rs_hier, wr_rs_linear;
-extern const struct wr_algorithm wr_ag_direct, wr_ag_ring, wr_ag_bruck, wr_ag_hier;
-extern const struct wr_algorithm wr_ar_direct, wr_ar_ring, wr_ar_bruck, wr_ar_hier, wr_ar_latency, wr_ar_linear;
+extern const struct wr_algorithm wr_ag_direct, wr_ag_ring, wr_ag_bruck, wr_ag_hier, wr_ag_hier_put;
+extern const struct wr_algorithm wr_ar_direct, wr_ar_ring, wr_ar_bruck, wr_ar_hier, wr_ar_hier_put, wr_ar_latency,
+    wr_ar_linear;
 extern const struct wr_algorithm wr_barrier_dissemination, wr_barrier_hier;
 extern const struct wr_algorithm wr_reduce_direct, wr_reduce_binomial, wr_reduce_chain, wr_reduce_linear, wr_scan_chain,
     wr_exscan_chain;

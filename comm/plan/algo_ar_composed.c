@@ -127,6 +127,17 @@ static bool always(const struct wr_plan_spec *spec)
     return !spec->out_shared;
 }
 
+static bool remote(const struct wr_plan_spec *spec)
+{
+    return several_nodes(spec) && spec->out_remote && spec->out_mapped;
+}
+
+static weir_status hier_put(const struct wr_plan_spec *spec, int rank, struct wr_program *p, weir_error *err)
+{
+    return compose(spec, rank, p, &wr_rs_hier, &wr_ag_hier_put, err);
+}
+
+const struct wr_algorithm wr_ar_hier_put = {"hier_put", WR_COLL_ALLREDUCE, remote, hier_put, NULL, 0};
 const struct wr_algorithm wr_ar_linear = {"linear", WR_COLL_ALLREDUCE, always, linear, NULL, 0};
 const struct wr_algorithm wr_ar_direct = {"direct", WR_COLL_ALLREDUCE, wr_single_node, direct, NULL, 0};
 const struct wr_algorithm wr_ar_ring = {"ring", WR_COLL_ALLREDUCE, several, ring, NULL, 0};

@@ -123,6 +123,7 @@ struct wr_plan_spec {
     bool in_place;
     bool in_mapped, out_mapped; /* peers on the node may load IN / store and load OUT */
     bool out_shared;        /* OUT is one window a node: the same memory for all its ranks */
+    bool out_remote;        /* ranks on other nodes may put into OUT (it is registered and its key is known to them) */
     bool reproducible;      /* the order of combination must not depend on topo */
     uint32_t elem_size;     /* bytes of an element, of a partial result */
     uint32_t partial_size;

@@ -93,6 +93,8 @@ static weir_status check_move(struct wr_verifier *v, struct wr_vlane *lane, cons
     int from = v->topo->node_of[lane->rank], to = v->topo->node_of[refs[0].rank];
     if (from == to || refs[0].rank != step->peer)
         return wr_verify_fail(v, lane, "to rank %d, peer %d: a put goes to another node", refs[0].rank, step->peer);
+    if (refs[0].buffer == WR_BUF_OUT && !v->spec->out_remote)
+        return wr_verify_fail(v, lane, "OUT of rank %d cannot be put into", refs[0].rank);
     if (refs[1].rank != lane->rank)
         return wr_verify_fail(v, lane, "its source is memory of rank %d", refs[1].rank);
     if (element(v, &refs[0]) != element(v, &refs[1]))

@@ -48,8 +48,9 @@ static void check_both(const struct plan_world *w, uint64_t *state)
     s.reduces = false;
     s.partial_size = s.elem_size;
     check_bounds(&s, "hier");
-    s.out_shared = s.out_mapped = true;
+    s.out_shared = s.out_mapped = s.out_remote = true;
     check_bounds(&s, "hier");
+    check_bounds(&s, "hier_put");
 }
 
 static void nodes_move_only_what_they_must(void **unused)

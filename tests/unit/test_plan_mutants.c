@@ -129,6 +129,7 @@ static void mutants_of_a_machine(int nranks, int nnodes, const int *node_of, boo
                                  .in_mapped = mapped,
                                  .out_mapped = mapped,
                                  .in_place = in_place,
+                                 .out_remote = true,
                                  .root = nranks - 1,
                                  .reduces = plan_reduces(a->coll)};
         if (!a->applies(&s))

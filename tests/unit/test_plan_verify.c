@@ -27,6 +27,7 @@ static void random_spec(struct wr_plan_spec *s, uint64_t *state, const struct pl
         s->out_mapped = true;
     if (s->out_shared && s->in_place)
         s->in_mapped = true;
+    s->out_remote = plan_random(state, 2);
     s->elem_size = 4;
     s->partial_size = s->reduces && plan_random(state, 2) ? 8 : 4;
     s->chunk = plan_random(state, 5);
