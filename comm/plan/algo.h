@@ -71,6 +71,7 @@ extern const struct wr_algorithm wr_ar_direct, wr_ar_ring, wr_ar_bruck, wr_ar_hi
 extern const struct wr_algorithm wr_barrier_dissemination, wr_barrier_hier;
 extern const struct wr_algorithm wr_reduce_direct, wr_reduce_binomial, wr_reduce_chain, wr_reduce_linear, wr_scan_chain,
     wr_exscan_chain;
+extern const struct wr_algorithm wr_reduce_split;
 extern const struct wr_algorithm wr_gather_pairwise, wr_scatter_pairwise, wr_alltoall_pairwise;
 extern const struct wr_algorithm wr_bcast_direct, wr_bcast_binomial, wr_bcast_chain;
 

@@ -11,6 +11,7 @@ const struct wr_algorithm *const wr_algorithms[] = {
     &wr_bcast_binomial,
     &wr_bcast_chain,
     &wr_reduce_direct,
+    &wr_reduce_split,
     &wr_reduce_binomial,
     &wr_reduce_chain,
     &wr_reduce_linear,

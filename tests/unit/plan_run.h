@@ -49,12 +49,6 @@ struct plan_machine {
     bool broken; /* it cannot go on */
 };
 
-static inline bool plan_reduces(enum wr_collective coll)
-{
-    return coll == WR_COLL_REDUCE || coll == WR_COLL_ALLREDUCE || coll == WR_COLL_REDUCE_SCATTER ||
-           coll == WR_COLL_SCAN || coll == WR_COLL_EXSCAN;
-}
-
 static inline bool plan_in_place(const struct wr_plan_spec *s, int rank)
 {
     bool at_root = s->coll == WR_COLL_GATHER || s->coll == WR_COLL_REDUCE || s->coll == WR_COLL_SCATTER;

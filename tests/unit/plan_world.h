@@ -15,6 +15,13 @@ struct plan_world {
     const int *groups[1];
 };
 
+/* Whether a collective combines elements. */
+static inline bool plan_reduces(enum wr_collective coll)
+{
+    return coll == WR_COLL_REDUCE || coll == WR_COLL_ALLREDUCE || coll == WR_COLL_REDUCE_SCATTER ||
+           coll == WR_COLL_SCAN || coll == WR_COLL_EXSCAN;
+}
+
 /* A machine whose rank r sits on node_of[r] (any numbers below nnodes, each used). */
 static inline void plan_world_init(struct plan_world *w, int nranks, int nnodes, const int *node_of)
 {

@@ -73,6 +73,39 @@ static void nodes_move_only_what_they_must(void **unused)
     }
 }
 
+/* SCRATCH does not grow with the vector, but for the algorithms that are meant for small ones. */
+static void scratch_is_bounded(void **unused)
+{
+    (void)unused;
+    struct plan_world w[2];
+    plan_world_blocks(&w[0], 1, 3);
+    plan_world_blocks(&w[1], 3, 2);
+    for (int i = 0; wr_algorithms[i]; i++)
+        for (int k = 0; k < 4; k++) {
+            const struct wr_algorithm *a = wr_algorithms[i];
+            struct wr_plan_spec s = {.coll = a->coll,
+                                     .topo = &w[k / 2].topo,
+                                     .count = 1 << 21,
+                                     .reduces = plan_reduces(a->coll),
+                                     .in_mapped = k % 2,
+                                     .out_mapped = k % 2,
+                                     .elem_size = 4,
+                                     .partial_size = 4};
+            struct wr_verify_result small, large;
+            weir_error err;
+            if (!strcmp(a->name, "bruck") || !strcmp(a->name, "latency") || !a->applies(&s))
+                continue;
+            assert_ok(wr_verify(&s, a, &small, &err), &err);
+            s.count *= 2;
+            assert_ok(wr_verify(&s, a, &large, &err), &err);
+            assert_true(large.max_scratch == small.max_scratch && large.max_scratch < 4 << 20);
+            wr_verify_result_free(&small);
+            wr_verify_result_free(&large);
+        }
+    plan_world_free(&w[0]);
+    plan_world_free(&w[1]);
+}
+
 /* 4,096 ranks on 64 nodes. */
 static void a_large_machine_in_full(void **unused)
 {
@@ -98,6 +131,7 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(nodes_move_only_what_they_must),
+        cmocka_unit_test(scratch_is_bounded),
         cmocka_unit_test(a_large_machine_in_full),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

@@ -15,8 +15,7 @@ static void random_spec(struct wr_plan_spec *s, uint64_t *state, const struct pl
     s->topo = &w->topo;
     s->root = (int)plan_random(state, (unsigned)w->topo.nranks);
     s->count = plan_random(state, 12);
-    s->reduces = a->coll == WR_COLL_REDUCE || a->coll == WR_COLL_ALLREDUCE || a->coll == WR_COLL_REDUCE_SCATTER ||
-                 a->coll == WR_COLL_SCAN || a->coll == WR_COLL_EXSCAN;
+    s->reduces = plan_reduces(a->coll);
     s->in_place = plan_random(state, 2);
     s->in_mapped = plan_random(state, 2);
     s->out_mapped = plan_random(state, 2);
