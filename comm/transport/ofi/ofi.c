@@ -36,6 +36,16 @@ static void wr_ofi_say_universe(const struct wr_transport_params *params)
         wr_env_default("FI_UNIVERSE_SIZE", WR_STR(127));
 }
 
+/*
+ * Providers keep closed registrations in a cache and trust hooks in the C library to say when the memory behind them goes.
+ * The hooks miss a heap that shrinks and grows again (seen with verbs: puts went to the old pages), and pages stay pinned
+ * behind the user's back: what weir closes is to be closed. A user's own value stays.
+ */
+static void wr_ofi_refuse_cache(void)
+{
+    wr_env_default("FI_MR_CACHE_MONITOR", "disabled");
+}
+
 /* What the provider can do decides how puts are followed. */
 static weir_status wr_ofi_negotiate(struct wr_ofi *ofi, const struct fi_info *info, weir_error *err)
 {
@@ -279,6 +289,7 @@ static weir_status wr_ofi_open(const struct wr_transport_params *params, struct 
     wr_list_init(&ofi->bulks);
     wr_list_init(&ofi->syncing);
     wr_ofi_say_universe(params);
+    wr_ofi_refuse_cache();
     weir_status status = wr_ofi_provider_open(ofi, err);
     if (!status)
         status = wr_ofi_tables_open(ofi, err);

@@ -126,6 +126,22 @@ static void choose_segment(struct settings *s)
     s->u->fragment = WR_MIN(segment, (uint64_t)16 << 20) - HEADERS;
 }
 
+/*
+ * What weir unmaps is to be unmapped: UCX's caches keep registrations, pin memory behind the user's back, hook the C library
+ * to learn when memory goes, and after a refusal by RLIMIT_MEMLOCK refuse small parts of the same memory, too.
+ */
+static void refuse_caches(struct settings *s)
+{
+    unsigned major, minor, release;
+    ucp_get_version(&major, &minor, &release);
+    if (!user_has(s->u, "UCX_RCACHE_ENABLE"))
+        ucp_config_modify(s->config, "RCACHE_ENABLE", "no");
+    /* devices have one of their own up to 1.14; without a device UCX warns of settings for it */
+    if (major > 1 || minor > 14 || access("/sys/class/infiniband", F_OK) || user_has(s->u, "UCX_IB_REG_METHODS"))
+        return;
+    ucp_config_modify(s->config, minor > 13 ? "IB_REG_METHODS" : "REG_METHODS", "direct"); /* only later with its prefix */
+}
+
 weir_status wr_ucx_context_open(struct ucx *u, weir_error *err)
 {
     struct settings s = {.u = u};
@@ -137,6 +153,7 @@ weir_status wr_ucx_context_open(struct ucx *u, weir_error *err)
     choose_tls(&s);
     choose_device(&s);
     choose_segment(&s);
+    refuse_caches(&s);
     ucp_params_t params = {.field_mask = UCP_PARAM_FIELD_FEATURES | UCP_PARAM_FIELD_ESTIMATED_NUM_EPS,
                            .features = UCP_FEATURE_RMA | UCP_FEATURE_AM | UCP_FEATURE_WAKEUP,
                            .estimated_num_eps = (size_t)WR_MIN(u->base.params.size, 64)};

@@ -18,8 +18,9 @@ static weir_status map_failed(ucs_status_t s, uint64_t len, weir_error *err)
 {
     struct rlimit lim;
     char want[32], have[32];
+    /* devices report it as either; together with what is registered already, less than the limit may be too much */
     if (!getrlimit(RLIMIT_MEMLOCK, &lim) && lim.rlim_cur != RLIM_INFINITY &&
-        (s == UCS_ERR_NO_MEMORY || len > lim.rlim_cur))
+        (s == UCS_ERR_NO_MEMORY || s == UCS_ERR_IO_ERROR))
         return wr_error_set(err, WEIR_ERR_LIMIT,
                             "raise the limit of locked memory (ulimit -l unlimited; LimitMEMLOCK=infinity for a daemon "
                             "that starts jobs), or register less",
