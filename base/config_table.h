@@ -68,7 +68,7 @@
     X(TEXT, trace, TRACE, "", "path, %r is the rank, %t the transport", USER,                                          \
       "write every operation of the transports there; a path that ends in .json gives events for Chrome or Perfetto")  \
     X(TEXT, fault, FAULT, "", "word;word...", USER,                                                                    \
-      "faults to make for testing: seed=N, rank=N, drop=, dup=, delay=, error=, dead=, e.g. 'delay=get:5ms;drop=am:0.01'") \
+      "faults to make for testing: seed=N, rank=N, drop=, dup=, delay=, error=, dead=, refuse=, e.g. 'delay=get:5ms;drop=am:0.01'") \
     X(BOOL, contrary, CONTRARY, "no", "", USER,                                                                        \
       "for testing: makes the transports as awkward as their rules allow")                                             \
     X(INT, contrary_seed, CONTRARY_SEED, "1", "0..9223372036854775807", USER,                                          \

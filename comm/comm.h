@@ -18,6 +18,7 @@ struct weir_comm {
     struct wr_mem_state *mem;
     uint32_t id; /* the space in which its messages are matched; the same on all its ranks */
     int rank, size;
+    uint64_t next_mem_id; /* of the next weir_mem; the same on all its ranks */
 };
 
 /* What weir_comm_world() opens; hangs off the context. */

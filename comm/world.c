@@ -36,8 +36,24 @@ static weir_status open_comms(weir_ctx *ctx, struct wr_comms **out, weir_error *
         goto destroy_p2p;
     struct wr_p2p_memory memory = {wr_mem_find, c->mem};
     wr_p2p_set_memory(c->p2p, &memory);
-    struct wr_engine_user mem = {.arg = c->mem, .progress = wr_mem_progress, .work = &c->mem->waiting};
+    struct wr_engine_user mem = {
+        .arg = c->mem,
+        .am = {[WR_AM_STAGED_PUT] = wr_staged_on_put,
+               [WR_AM_STAGED_ASK] = wr_staged_on_ask,
+               [WR_AM_STAGED_ANSWER] = wr_staged_on_answer},
+        .on_peer_lost = wr_mem_peer_lost,
+        .progress = wr_mem_progress,
+        .work = &c->mem->waiting,
+    };
     wr_engine_add_user(c->engine, &mem);
+    struct wr_engine_user asks = {.arg = c->mem->staged,
+                                  .progress = wr_staged_ask,
+                                  .work = wr_staged_asking(c->mem->staged)};
+    struct wr_engine_user answers = {.arg = c->mem->staged,
+                                     .progress = wr_staged_answer,
+                                     .work = wr_staged_owing(c->mem->staged)};
+    wr_engine_add_user(c->engine, &asks);
+    wr_engine_add_user(c->engine, &answers);
     struct wr_engine_user p2p = {
         .arg = c->p2p,
         .am = {[WR_AM_EAGER] = wr_p2p_on_eager,
@@ -51,7 +67,7 @@ static weir_status open_comms(weir_ctx *ctx, struct wr_comms **out, weir_error *
         .work = wr_p2p_work(c->p2p),
     };
     wr_engine_add_user(c->engine, &p2p);
-    c->world = (struct weir_comm){ctx, c->engine, c->p2p, c->mem, 0, ctx->rank, ctx->size};
+    c->world = (struct weir_comm){ctx, c->engine, c->p2p, c->mem, 0, ctx->rank, ctx->size, 1};
     *out = c;
     return WEIR_OK;
 destroy_p2p:

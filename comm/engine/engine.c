@@ -5,6 +5,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/resource.h>
 
 #include "base/clock.h"
 #include "base/error.h"
@@ -99,6 +100,26 @@ bool wr_engine_is_network(const struct wr_engine *e, int i)
     return strcmp(name, "self") != 0 && strcmp(name, "shm") != 0;
 }
 
+void wr_engine_warn_staging(struct wr_engine *e, const struct wr_transport *t, int ranks, const weir_error *why)
+{
+    struct rlimit limit;
+    char have[32] = "unlimited", others[48] = "";
+    int i = 0;
+    while (i < e->ntransports && e->transport[i] != t)
+        i++;
+    if (e->warned_staging || i == e->ntransports || !wr_engine_is_network(e, i))
+        return;
+    e->warned_staging = true;
+    if (!getrlimit(RLIMIT_MEMLOCK, &limit) && limit.rlim_cur != RLIM_INFINITY)
+        wr_format_bytes(limit.rlim_cur, have, sizeof have);
+    if (ranks > 1)
+        snprintf(others, sizeof others, " on %d ranks", ranks);
+    wr_warn(&e->ctx->log, MEM,
+            "memory cannot be registered with the network%s and moves through staging, which is slower: %s; the limit of locked "
+            "memory (RLIMIT_MEMLOCK) is %s here: raise it with ulimit -l unlimited, or LimitMEMLOCK=infinity for the service that "
+            "starts jobs",
+            others, why->message, have);
+}
 
 struct wr_transport *wr_engine_peer(struct wr_engine *e, int peer, weir_error *err)
 {

@@ -25,7 +25,10 @@ enum wr_am_id {
     WR_AM_CLEAR,     /* comm/p2p: the receiver's memory is known: send */
     WR_AM_DATA,      /* comm/p2p: a piece of a long message that travels in messages */
     WR_AM_FINISH,    /* comm/p2p: all of a long message has been put */
-    WR_AM_CREDIT     /* comm/p2p: the receiver has room again */
+    WR_AM_CREDIT,    /* comm/p2p: the receiver has room again */
+    WR_AM_STAGED_PUT, /* comm/mem: a piece for memory that is not registered */
+    WR_AM_STAGED_ASK, /* comm/mem: asks for a piece of such memory, or whether all pieces have come */
+    WR_AM_STAGED_ANSWER
 };
 
 enum { WR_ENGINE_TRANSPORTS = 3 }; /* self, shm, and one for the network */
@@ -66,8 +69,9 @@ struct wr_engine {
     uint32_t nsignals;
     wr_am_handler handler[WR_AM_HANDLERS];
     void *handler_arg[WR_AM_HANDLERS];
-    struct wr_engine_user user[4];
+    struct wr_engine_user user[8];
     int nusers;
+    bool warned_staging;
     bool aborted; /* the launcher ends the job */
     char abort_reason[192];
     int64_t events_polled_at;
@@ -121,6 +125,12 @@ struct wr_transport *wr_engine_shm(const struct wr_engine *e);
 
 /* Whether transport `i` goes through a network. */
 bool wr_engine_is_network(const struct wr_engine *e, int i);
+
+/*
+ * Warns, once for the engine and when `t` goes through a network, that it refused to register memory, which therefore moves
+ * by messages. `ranks` is how many it happened to.
+ */
+void wr_engine_warn_staging(struct wr_engine *e, const struct wr_transport *t, int ranks, const weir_error *why);
 
 /* The transport of a rank for which wr_engine_ready() holds. */
 static inline struct wr_transport *wr_engine_route(const struct wr_engine *e, int peer)

@@ -23,12 +23,21 @@ weir_status wr_mem_state_create(struct wr_engine *engine, struct wr_mem_state **
 {
     struct wr_mem_state *s = calloc(1, sizeof *s);
     uint32_t blocks = engine->nsignals / WEIR_SIGNALS;
-    if (!s || !(s->signal_used = calloc(blocks, 1))) {
-        free(s);
-        return wr_error_memory(err, sizeof *s + blocks, "the memory layer");
-    }
+    if (!s)
+        return wr_error_memory(err, sizeof *s, "the memory layer");
     s->engine = engine;
     s->signal_blocks = blocks;
+    s->signal_used = calloc(blocks, 1);
+    s->by_block = calloc(blocks, sizeof *s->by_block);
+    weir_status status = s->signal_used && s->by_block
+                             ? wr_staged_create(s, &s->staged, err)
+                             : wr_error_memory(err, blocks * (1 + sizeof *s->by_block), "the memory layer");
+    if (status) {
+        free(s->by_block);
+        free(s->signal_used);
+        free(s);
+        return status;
+    }
     if (wr_engine_shm(engine))
         wr_shm_set_idle(wr_engine_shm(engine), progress_while_waiting, engine);
     wr_list_init(&s->alive);
@@ -60,8 +69,10 @@ static void close_part(struct weir_mem *mem)
         wr_shm_segment_free(wr_engine_shm(e), mem->segment);
     if (mem->private_memory)
         munmap(mem->private_memory, mem->private_bytes);
-    if (mem->signal_base != UINT32_MAX)
+    if (mem->signal_base != UINT32_MAX) {
         s->signal_used[mem->signal_base / WEIR_SIGNALS] = 0;
+        s->by_block[mem->signal_base / WEIR_SIGNALS] = NULL;
+    }
     s->allocated -= mem->user_owned ? 0 : mem->bytes;
     s->mapped -= mem->mapped;
     s->registered -= mem->registered;
@@ -91,13 +102,15 @@ void wr_mem_state_destroy(struct wr_mem_state *s)
     struct weir_mem *mem, *next;
     if (!s)
         return;
-    wr_list_for_each_safe(mem, next, &s->alive, link)
-    {
+    wr_list_for_each_safe (mem, next, &s->alive, link) {
         close_part(mem);
         free(mem);
     }
-    wr_list_for_each_safe(mem, next, &s->stale, link) free(mem);
+    wr_list_for_each_safe (mem, next, &s->stale, link)
+        free(mem);
     wr_pool_destroy(&s->ops);
+    wr_staged_destroy(s->staged);
+    free(s->by_block);
     free(s->signal_used);
     free(s);
 }
@@ -123,13 +136,14 @@ static weir_status check_limit(const struct wr_mem_state *s, uint64_t bytes, wei
     if (bytes <= limit && s->allocated <= limit - bytes)
         return WEIR_OK;
     return wr_error_set(err, WEIR_ERR_LIMIT, "raise WEIR_MEM_LIMIT or free memory",
-                        "%llu bytes more would exceed WEIR_MEM_LIMIT=%llu; %llu are allocated", (unsigned long long)bytes,
-                        (unsigned long long)limit, (unsigned long long)s->allocated);
+                        "%llu bytes more would exceed WEIR_MEM_LIMIT=%llu; %llu are allocated",
+                        (unsigned long long)bytes, (unsigned long long)limit, (unsigned long long)s->allocated);
 }
 
 /* What the ranks must have in common, before anything is done; every rank comes to the same verdict. */
 struct request_card {
     uint64_t bytes, flags, kind;
+    uint64_t next_id; /* that the communicator would give */
 };
 
 static weir_status check_requests(const weir_comm *comm, const struct request_card *cards, weir_error *err)
@@ -137,17 +151,18 @@ static weir_status check_requests(const weir_comm *comm, const struct request_ca
     const int *node_of = comm->ctx->node_of;
     for (int r = 1; r < comm->size; r++)
         if (cards[r].kind != cards[0].kind || cards[r].flags != cards[0].flags)
-            return wr_error_set(err, WEIR_ERR_MISMATCH, "call the same function with the same flags on all ranks",
-                                "rank 0 asked for memory of kind %llu with flags %#llx, rank %d for kind %llu with %#llx",
-                                (unsigned long long)cards[0].kind, (unsigned long long)cards[0].flags, r,
-                                (unsigned long long)cards[r].kind, (unsigned long long)cards[r].flags);
+            return wr_error_set(
+                err, WEIR_ERR_MISMATCH, "call the same function with the same flags on all ranks",
+                "rank 0 asked for memory of kind %llu with flags %#llx, rank %d for kind %llu with %#llx",
+                (unsigned long long)cards[0].kind, (unsigned long long)cards[0].flags, r,
+                (unsigned long long)cards[r].kind, (unsigned long long)cards[r].flags);
     if (cards[0].flags & WEIR_MEM_NODE_SHARED)
         for (int r = 0; r < comm->size; r++) {
             int leader = comm->ctx->node_leader[node_of[r]];
             if (cards[r].bytes != cards[leader].bytes)
                 return wr_error_set(err, WEIR_ERR_MISMATCH, "give all ranks of a node the same size",
-                                    "ranks %d and %d share a node and asked for windows of %llu and %llu bytes", leader, r,
-                                    (unsigned long long)cards[leader].bytes, (unsigned long long)cards[r].bytes);
+                                    "ranks %d and %d share a node and asked for windows of %llu and %llu bytes", leader,
+                                    r, (unsigned long long)cards[leader].bytes, (unsigned long long)cards[r].bytes);
         }
     return WEIR_OK;
 }
@@ -191,17 +206,15 @@ static weir_status make_segment(struct weir_mem *mem, const struct request_card 
     return status;
 }
 
-static void warn_refused(struct wr_mem_state *s, const char *transport, const weir_error *why)
+/* The place of a transport in cards: ranks alone on their node have one less. */
+static int kind_of(const struct wr_engine *e, int i)
 {
-    if (s->warned_memlock)
-        return;
-    s->warned_memlock = true;
-    wr_warn(&s->engine->ctx->log, MEM, "%s refused to register memory, which now moves through staging buffers: %s; %s", transport,
-            why->message, why->advice[0] ? why->advice : "raise the limit of locked memory (ulimit -l unlimited)");
+    return wr_engine_is_network(e, i) ? 2 : strcmp(e->link[i].name, "self") != 0;
 }
 
-/* Registers this rank's part with every transport and writes the keys behind each other. */
-static weir_status register_part(struct weir_mem *mem, struct wr_mem_card *card, struct wr_buf *keys, weir_error *err)
+/* Registers this rank's part with every transport and writes the keys behind each other; `why` one was refused. */
+static weir_status register_part(struct weir_mem *mem, struct wr_mem_card *card, struct wr_buf *keys, weir_error *why,
+                                 weir_error *err)
 {
     struct wr_engine *e = mem->comm->engine;
     struct wr_mem_state *s = mem->comm->mem;
@@ -209,17 +222,17 @@ static weir_status register_part(struct weir_mem *mem, struct wr_mem_card *card,
     for (int i = 0; i < e->ntransports && mem->bytes; i++) {
         struct wr_transport *t = e->transport[i];
         size_t len = sizeof key;
-        weir_error why;
-        weir_status status = t->ops->reg(t, mem->addr, mem->bytes, WR_REG_REMOTE_READ | WR_REG_REMOTE_WRITE, &mem->region[i], &why);
+        weir_status status =
+            t->ops->reg(t, mem->addr, mem->bytes, WR_REG_REMOTE_READ | WR_REG_REMOTE_WRITE, &mem->region[i], why);
         if (status) {
             mem->region[i] = NULL;
-            warn_refused(s, t->ops->name, &why);
+            card->refused |= wr_engine_is_network(e, i);
             continue;
         }
         status = t->ops->key_export(t, mem->region[i], key, &len, err);
         if (status)
             return status;
-        card->key_len[i] = (uint32_t)len;
+        card->key_len[kind_of(e, i)] = (uint32_t)len;
         wr_buf_add(keys, key, len);
         if (wr_engine_is_network(e, i))
             mem->registered = mem->bytes;
@@ -229,19 +242,20 @@ static weir_status register_part(struct weir_mem *mem, struct wr_mem_card *card,
 }
 
 /* Keeps of each rank's keys the one of the transport that reaches it. */
-static weir_status keep_key(struct weir_mem *mem, int rank, const struct wr_mem_card *card, const unsigned char *keys, size_t stride,
-                            weir_error *err)
+static weir_status keep_key(struct weir_mem *mem, int rank, const struct wr_mem_card *card, const unsigned char *keys,
+                            size_t stride, weir_error *err)
 {
     struct wr_engine *e = mem->comm->engine;
     struct wr_mem_peer *peer = &mem->peer[rank];
     size_t offset = 0;
     peer->bytes = card->bytes;
     peer->signal_base = card->signal_base;
-    for (int i = 0; i < e->ntransports; i++) {
-        size_t len = card->key_len[i];
+    for (int kind = 0; kind < WR_ENGINE_TRANSPORTS; kind++) {
+        size_t len = card->key_len[kind];
         if (len > stride - offset)
-            return wr_error_set(err, WEIR_ERR_PROTOCOL, "use one version of weir on all ranks", "the keys of rank %d are not understood", rank);
-        if (i == e->route[rank] && len) {
+            return wr_error_set(err, WEIR_ERR_PROTOCOL, "use one version of weir on all ranks",
+                                "the keys of rank %d are not understood", rank);
+        if (len && e->route[rank] != WR_NO_ROUTE && kind == kind_of(e, e->route[rank])) {
             if (!(peer->key = malloc(len)))
                 return wr_error_memory(err, len, "a key");
             memcpy(peer->key, keys + offset, len);
@@ -252,13 +266,32 @@ static weir_status keep_key(struct weir_mem *mem, int rank, const struct wr_mem_
     return WEIR_OK;
 }
 
-static weir_status exchange_keys(struct weir_mem *mem, const struct wr_mem_card *card, const struct wr_buf *keys, weir_error *err)
+/* One warning a job: of the first rank whose memory was refused. */
+static void warn_refused(struct weir_mem *mem, const struct wr_mem_card *cards, const weir_error *why)
+{
+    struct wr_engine *e = mem->comm->engine;
+    int first = -1, n = 0;
+    for (int r = mem->comm->size - 1; r >= 0; r--)
+        if (cards[r].refused) {
+            first = r;
+            n++;
+        }
+    for (int i = 0; i < e->ntransports && first == mem->comm->rank; i++)
+        wr_engine_warn_staging(e, e->transport[i], n, why);
+    e->warned_staging |= n > 0;
+}
+
+static weir_status exchange_keys(struct weir_mem *mem, const struct wr_mem_card *card, const struct wr_buf *keys,
+                                 const weir_error *why, weir_error *err)
 {
     weir_comm *comm = mem->comm;
     size_t n = (size_t)comm->size, stride = 1;
     struct wr_mem_card *cards = malloc(n * sizeof *cards);
     unsigned char *mine = NULL, *all = NULL;
-    weir_status status = cards ? wr_exchange_allgather(comm, card, cards, sizeof *card, err) : wr_error_memory(err, n * sizeof *cards, "keys");
+    weir_status status = cards ? wr_exchange_allgather(comm, card, cards, sizeof *card, err)
+                               : wr_error_memory(err, n * sizeof *cards, "keys");
+    if (!status)
+        warn_refused(mem, cards, why);
     for (size_t r = 0; r < n && !status; r++) {
         size_t sum = 0;
         for (int i = 0; i < WR_ENGINE_TRANSPORTS; i++)
@@ -308,7 +341,8 @@ static struct weir_mem *new_handle(weir_comm *comm, uint64_t bytes, bool user_ow
 enum { KIND_ALLOC = 1, KIND_REGISTER = 2 };
 
 /* The steps of making memory, each agreed upon by all ranks before the next. */
-static weir_status make(weir_comm *comm, void *addr, const struct request_card *request, struct weir_mem **out, weir_error *err)
+static weir_status make(weir_comm *comm, void *addr, const struct request_card *request, struct weir_mem **out,
+                        weir_error *err)
 {
     struct wr_mem_state *s = comm->mem;
     bool user_owned = request->kind == KIND_REGISTER;
@@ -316,10 +350,16 @@ static weir_status make(weir_comm *comm, void *addr, const struct request_card *
     struct wr_buf keys = {0};
     struct wr_mem_card card = {.bytes = request->bytes};
     struct weir_mem *mem = NULL;
+    weir_error why;
+    uint64_t id = 0;
     weir_status status = cards ? wr_exchange_allgather(comm, request, cards, sizeof *request, err)
                                : wr_error_memory(err, (size_t)comm->size * sizeof *cards, "weir_mem");
-    if (!status)
+    if (!status) {
+        for (int r = 0; r < comm->size; r++)
+            id = WR_MAX(id, cards[r].next_id);
+        comm->next_mem_id = id + 1;
         status = check_requests(comm, cards, err);
+    }
     if (status)
         goto out;
     mem = new_handle(comm, request->bytes, user_owned, request->flags & WEIR_MEM_NODE_SHARED);
@@ -332,6 +372,7 @@ static weir_status make(weir_comm *comm, void *addr, const struct request_card *
     if (status)
         goto out;
     mem->addr = addr;
+    mem->id = id;
     status = user_owned ? WEIR_OK : make_segment(mem, cards, err);
     s->allocated += user_owned ? 0 : mem->bytes;
     s->mapped += mem->mapped;
@@ -339,10 +380,11 @@ static weir_status make(weir_comm *comm, void *addr, const struct request_card *
     if (status)
         goto out;
     card.signal_base = mem->signal_base;
-    status = register_part(mem, &card, &keys, err);
+    s->by_block[mem->signal_base / WEIR_SIGNALS] = mem; /* messages may come before the exchange has ended here */
+    status = register_part(mem, &card, &keys, &why, err);
     status = wr_exchange_agree(comm, status, err);
     if (!status)
-        status = exchange_keys(mem, &card, &keys, err);
+        status = exchange_keys(mem, &card, &keys, &why, err);
     if (status)
         goto out;
     mem->alive = true;
@@ -358,7 +400,8 @@ out:
     return status;
 }
 
-static weir_status make_public(weir_comm *comm, void *addr, const struct request_card *request, weir_mem **mem, const char *operation)
+static weir_status make_public(weir_comm *comm, void *addr, const struct request_card *request, weir_mem **mem,
+                               const char *operation)
 {
     weir_error err = {.rank = -1};
     struct weir_mem *made = NULL;
@@ -378,7 +421,7 @@ weir_status weir_mem_alloc(weir_comm *comm, uint64_t bytes, uint64_t flags, weir
         wr_error_set(&err, WEIR_ERR_INVALID, NULL, "unknown flags %#llx", (unsigned long long)flags);
         return wr_ctx_fail(comm->ctx, &err, "weir_mem_alloc");
     }
-    struct request_card request = {bytes, flags, KIND_ALLOC};
+    struct request_card request = {bytes, flags, KIND_ALLOC, comm->next_mem_id};
     return make_public(comm, NULL, &request, mem, "weir_mem_alloc");
 }
 
@@ -389,7 +432,7 @@ weir_status weir_mem_register(weir_comm *comm, void *addr, uint64_t bytes, weir_
         wr_error_set(&err, WEIR_ERR_INVALID, NULL, "the memory of %llu bytes is NULL", (unsigned long long)bytes);
         return wr_ctx_fail(comm->ctx, &err, "weir_mem_register");
     }
-    struct request_card request = {bytes, 0, KIND_REGISTER};
+    struct request_card request = {bytes, 0, KIND_REGISTER, comm->next_mem_id};
     return make_public(comm, addr, &request, mem, "weir_mem_register");
 }
 
@@ -408,7 +451,8 @@ static weir_status end(weir_mem *mem, bool user_owned, const char *operation)
     wr_engine_lock(comm->engine);
     if (!mem->alive || mem->user_owned != user_owned) {
         status = wr_error_set(&err, mem->alive ? WEIR_ERR_INVALID : WEIR_ERR_STALE,
-                              user_owned ? "free allocated memory with weir_mem_free()" : "end a registration with weir_mem_deregister()",
+                              user_owned ? "free allocated memory with weir_mem_free()"
+                                         : "end a registration with weir_mem_deregister()",
                               mem->alive ? "the memory was made in another way" : "the memory was freed already");
     } else {
         status = wr_engine_wait(comm->engine, nothing_outstanding, mem, WR_TIME_INF, &err);

@@ -13,6 +13,7 @@
 #include "base/list.h"
 #include "base/pool.h"
 #include "comm/comm.h"
+#include "comm/mem/staged.h"
 
 struct wr_shm_segment;
 
@@ -20,7 +21,8 @@ struct wr_shm_segment;
 struct wr_mem_card {
     uint64_t bytes;
     uint32_t signal_base; /* first of its WEIR_SIGNALS slots */
-    uint32_t key_len[WR_ENGINE_TRANSPORTS]; /* of each transport of the engine, 0 for none */
+    uint32_t refused;     /* 1 when the network refused to register it */
+    uint32_t key_len[WR_ENGINE_TRANSPORTS]; /* by kind of transport (self, shm, network), 0 for none */
 };
 
 /* What is kept of another rank's card. */
@@ -30,11 +32,12 @@ struct wr_mem_peer {
     int segment_index; /* part of the node's segment, -1 when not mapped */
     struct wr_rkey *rkey; /* imported when it is first needed */
     uint32_t key_len;
-    unsigned char *key; /* of the transport that reaches the rank; NULL: none, staged */
+    unsigned char *key; /* of the transport that reaches the rank; NULL: none, it goes by messages (staged.h) */
 };
 
 struct weir_mem {
     weir_comm *comm;
+    uint64_t id; /* the same on all ranks of the communicator, never used again */
     bool alive, user_owned, node_shared;
     void *addr;
     uint64_t bytes;
@@ -59,8 +62,9 @@ struct wr_mem_state {
     struct wr_pool ops;
     uint8_t *signal_used; /* by block of WEIR_SIGNALS slots */
     uint32_t signal_blocks;
-    uint64_t allocated, mapped, registered, staging;
-    bool warned_memlock;
+    struct weir_mem **by_block; /* who uses a block; how messages find memory */
+    struct wr_staged *staged;
+    uint64_t allocated, mapped, registered;
 };
 
 weir_status wr_mem_state_create(struct wr_engine *engine, struct wr_mem_state **state, weir_error *err);
@@ -74,6 +78,7 @@ weir_status wr_mem_flush(struct weir_mem *mem, int rank, weir_error *err);
 
 /* For the engine: starts operations that wait for room, ends those whose rank is lost. */
 void wr_mem_progress(void *state);
+void wr_mem_peer_lost(void *state, int rank);
 
 /* The registration on transport `t` that covers [addr, addr + len), for comm/p2p; NULL when there is none. */
 struct wr_region *wr_mem_find(void *state, struct wr_transport *t, const void *addr, uint64_t len, uint64_t *offset);

@@ -23,6 +23,9 @@ struct mem_op {
     int signal;
     struct wr_region *region;
     bool own_region;
+    bool by_messages;           /* the memory of one side is not registered */
+    uint64_t moved;             /* of a put by messages */
+    struct wr_staged_op staged; /* of a get by messages */
 };
 
 size_t wr_mem_op_size(void)
@@ -95,42 +98,76 @@ static void op_release(struct weir_request *request)
     op_free(WR_CONTAINER_OF(request, struct mem_op, request));
 }
 
-/* A registration of the local buffer, when the transport insists on one. */
-static weir_status need_region(struct mem_op *op, struct wr_transport *t, weir_error *err)
+/*
+ * A registration of the local buffer, when the transport insists on one. Where it is refused, the operation goes by messages.
+ */
+static void need_region(struct mem_op *op, struct wr_transport *t)
 {
     uint64_t unused;
+    weir_error why;
     if (!t->caps.needs_local_region || op->region || (op->kind != OP_GET && op->bytes <= t->caps.inject) || !op->bytes)
-        return WEIR_OK;
+        return;
     op->region = wr_mem_find(op->state, t, op->local, op->bytes, &unused);
     if (op->region)
-        return WEIR_OK;
-    weir_status status = t->ops->reg(t, op->local, op->bytes, 0, &op->region, err);
-    op->own_region = !status;
-    return status;
+        return;
+    op->own_region = !t->ops->reg(t, op->local, op->bytes, 0, &op->region, &why);
+    if (op->own_region)
+        return;
+    op->region = NULL;
+    op->by_messages = true;
+    wr_engine_warn_staging(op->state->engine, t, 1, &why);
+}
+
+static void staged_done(struct wr_staged_op *done, weir_status status)
+{
+    op_end(WR_CONTAINER_OF(done, struct mem_op, staged), status);
+}
+
+static weir_status op_by_messages(struct mem_op *op, weir_error *err)
+{
+    if (op->kind != OP_GET)
+        return wr_staged_put(op->state->staged, op->mem, op->rank, op->local, op->bytes, op->offset,
+                             op->kind == OP_PUT_SIGNAL ? op->signal : -1, &op->moved, err);
+    op->staged = (struct wr_staged_op){.done = staged_done,
+                                       .mem = op->mem,
+                                       .rank = op->rank,
+                                       .local = op->local,
+                                       .offset = op->offset,
+                                       .bytes = op->bytes};
+    wr_staged_start(op->state->staged, &op->staged);
+    return WEIR_IN_PROGRESS;
+}
+
+static weir_status op_by_transport(struct mem_op *op, struct wr_transport *t, weir_error *err)
+{
+    struct weir_mem *mem = op->mem;
+    struct wr_rkey *rkey = op->bytes ? wr_mem_rkey(mem, op->rank, err) : NULL;
+    if (op->bytes && !rkey)
+        return err->status;
+    if (op->kind == OP_PUT)
+        return t->ops->put(t, op->rank, op->local, op->region, op->bytes, rkey, op->offset, 0, &op->op, err);
+    if (op->kind == OP_GET)
+        return t->ops->get(t, op->rank, op->local, op->region, op->bytes, rkey, op->offset, &op->op, err);
+    return t->ops->put_signal(t, op->rank, op->local, op->region, op->bytes, rkey, op->offset,
+                              mem->peer[op->rank].signal_base + (uint32_t)op->signal, 0, &op->op, err);
 }
 
 /* Tries to start; WEIR_ERR_BUSY when there is no room. */
 static weir_status op_start(struct mem_op *op)
 {
-    struct weir_mem *mem = op->mem;
     weir_error err;
-    struct wr_rkey *rkey = NULL;
-    weir_status status = WEIR_OK;
     struct wr_transport *t = wr_engine_peer(op->state->engine, op->rank, &err);
     if (!t)
-        status = err.status;
-    else if (op->bytes && !(rkey = wr_mem_rkey(mem, op->rank, &err)))
-        status = err.status;
-    else
-        status = need_region(op, t, &err);
-    if (!status && op->kind == OP_PUT)
-        status = t->ops->put(t, op->rank, op->local, op->region, op->bytes, rkey, op->offset, 0, &op->op, &err);
-    else if (!status && op->kind == OP_GET)
-        status = t->ops->get(t, op->rank, op->local, op->region, op->bytes, rkey, op->offset, &op->op, &err);
-    else if (!status)
-        status = t->ops->put_signal(t, op->rank, op->local, op->region, op->bytes, rkey, op->offset,
-                                    mem->peer[op->rank].signal_base + (uint32_t)op->signal, 0, &op->op, &err);
-    return status;
+        return err.status;
+    op->by_messages |= op->bytes && !op->mem->peer[op->rank].key;
+    if (!op->by_messages)
+        need_region(op, t);
+    return op->by_messages ? op_by_messages(op, &err) : op_by_transport(op, t, &err);
+}
+
+void wr_mem_peer_lost(void *arg, int rank)
+{
+    wr_staged_peer_lost(((struct wr_mem_state *)arg)->staged, rank);
 }
 
 void wr_mem_progress(void *arg)
@@ -193,6 +230,8 @@ static weir_status start(weir_mem *mem, enum mem_op_kind kind, void *local, uint
     op->signal = signal;
     op->region = NULL;
     op->own_region = false;
+    op->by_messages = false;
+    op->moved = 0;
     /* operations that wait go first, so that none is overtaken for ever */
     status = wr_list_empty(&s->waiting) ? op_start(op) : WEIR_ERR_BUSY;
     if (WR_LIKELY(status == WEIR_OK)) {
@@ -330,11 +369,17 @@ static weir_status flush_one(struct wr_engine *e, struct wr_transport *t, int ra
 weir_status wr_mem_flush(struct weir_mem *mem, int rank, weir_error *err)
 {
     struct wr_engine *e = mem->comm->engine;
+    struct wr_staged *staged = mem->comm->mem->staged;
     weir_status status = wr_engine_wait(e, nothing_waits, mem->comm->mem, WR_TIME_INF, err);
-    if (rank >= 0 && !status)
-        return wr_engine_ready(e, rank) ? flush_one(e, wr_engine_route(e, rank), rank, err) : WEIR_OK;
+    if (rank >= 0 && !status) {
+        if (wr_engine_ready(e, rank))
+            status = flush_one(e, wr_engine_route(e, rank), rank, err);
+        return status ? status : wr_staged_flush(staged, rank, err);
+    }
     for (int i = 0; i < e->ntransports && !status; i++)
         status = flush_one(e, e->transport[i], -1, err);
+    for (int r = 0; r < mem->comm->size && !status; r++)
+        status = wr_staged_flush(staged, r, err);
     return status;
 }
 

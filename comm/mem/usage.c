@@ -61,7 +61,7 @@ weir_status weir_mem_usage(weir_ctx *ctx, weir_mem_info *info)
         now.allocated = s->allocated;
         now.mapped = s->mapped;
         now.registered = s->registered;
-        now.staging = s->staging + wr_p2p_kept_bytes(ctx->comms->p2p);
+        now.staging = wr_staged_bytes(s->staged) + wr_p2p_kept_bytes(ctx->comms->p2p);
         wr_engine_unlock(e);
     }
     pthread_mutex_unlock(&ctx->comms_lock);

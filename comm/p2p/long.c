@@ -21,8 +21,11 @@ static struct wr_region *region_for(struct wr_p2p *p2p, struct wr_transport *t, 
     *own = false;
     if (p2p->memory.find && (region = p2p->memory.find(p2p->memory.arg, t, addr, len, offset)))
         return region;
-    if (t->ops->reg(t, (void *)(uintptr_t)addr, len, flags, &region, NULL))
+    weir_error why;
+    if (t->ops->reg(t, (void *)(uintptr_t)addr, len, flags, &region, &why)) {
+        wr_engine_warn_staging(p2p->engine, t, 1, &why);
         return NULL;
+    }
     *own = true;
     return region;
 }

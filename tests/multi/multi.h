@@ -52,13 +52,14 @@ static inline void barrier(void)
     }
 }
 
-/* Joins, with the log off: errors are provoked in tests. */
+/* Joins, with the log off (unless TEST_LOG is set): errors are provoked in tests. */
 static inline void start(void)
 {
     static const char *const quiet[] = {"LOG=off", NULL};
     weir_init_options options = WEIR_INIT_OPTIONS_INIT;
     weir_error err;
-    options.config = quiet;
+    if (!getenv("TEST_LOG"))
+        options.config = quiet;
     options.error = &err;
     if (weir_init(&options, &ctx)) {
         fprintf(stderr, "FAIL weir_init: %s\n", err.message);

@@ -369,7 +369,8 @@ static void bad_scripts_name_the_word(void **state)
     (void)state;
     static const char *const bad[] = {"drop",        "drop=2",         "drop=putt:0.1", "delay=get:soon", "error=0",
                                       "dead=x",      "seed=-1",        "sed=1",         "dup=get:1",      "delay=1ms:7",
-                                      "delay=5ms:x", "error=am:1.5",   "rank=-2",       "drop=0.1x",      "dead=1:0"};
+                                      "delay=5ms:x", "error=am:1.5",   "rank=-2",       "drop=0.1x",      "dead=1:0",
+                                      "refuse=put",    "refuse=reg:0"};
     struct fault_script s;
     weir_error err;
     for (size_t i = 0; i < WR_ARRAY_SIZE(bad); i++) {
@@ -378,13 +379,15 @@ static void bad_scripts_name_the_word(void **state)
         assert_int_equal(wr_fault_parse(text, &s, &err), WEIR_ERR_CONFIG);
         assert_non_null(strstr(err.message, bad[i]));
     }
-    assert_ok(wr_fault_parse("seed=9;rank=2;drop=put:0.25;delay=get:5ms;delay=2us:0.5;error=am:3;dead=7:20", &s, &err),
+    assert_ok(wr_fault_parse("seed=9;rank=2;drop=put:0.25;delay=get:5ms;delay=2us:0.5;error=am:3;dead=7:20;refuse=reg:3", &s,
+                             &err),
               &err);
-    assert_int_equal(s.nrules, 5);
+    assert_int_equal(s.nrules, 6);
     assert_int_equal(s.rank, 2);
     assert_true(s.rule[1].op == FAULT_GET && s.rule[1].delay_ns == 5000000 && s.rule[1].probability == 1);
     assert_true(s.rule[2].op == FAULT_ANY && s.rule[2].probability == 0.5);
     assert_true(s.rule[4].peer == 7 && s.rule[4].number == 20);
+    assert_true(s.rule[5].kind == FAULT_REFUSE && s.rule[5].number == 3);
 }
 
 static int drops(const char *script)
@@ -436,6 +439,20 @@ static void errors_and_duplicates(void **state)
         assert_int_equal(o.status, WEIR_OK);
     }
     assert_int_equal(w->pair.rank[1].signals[4], 10);
+    close_world(w);
+}
+
+static void registrations_are_refused(void **state)
+{
+    (void)state;
+    static const char *const vars[] = {"WEIR_FAULT=refuse=reg:3", NULL};
+    struct world *w = open_world("fault", vars);
+    struct wr_region *region;
+    weir_error err;
+    assert_ok(w->t->ops->reg(w->t, w->source, 100, 0, &region, &err), &err);
+    w->t->ops->dereg(w->t, region);
+    for (int i = 0; i < 2; i++)
+        assert_int_equal(w->t->ops->reg(w->t, w->source, 100, 0, &region, &err), WEIR_ERR_LIMIT);
     close_world(w);
 }
 
@@ -596,6 +613,7 @@ int main(void)
         cmocka_unit_test(bad_scripts_name_the_word),
         cmocka_unit_test(drops_follow_the_seed),
         cmocka_unit_test(errors_and_duplicates),
+        cmocka_unit_test(registrations_are_refused),
         cmocka_unit_test(delays_hold_back_and_keep_the_rules),
         cmocka_unit_test(a_dead_peer),
         cmocka_unit_test(a_line_or_an_event_for_each_operation),

@@ -173,7 +173,7 @@ static struct verdict judge(struct fault *f, enum fault_op kind, int peer)
             v.lost |= r->peer == peer && r->seen >= r->number;
             continue;
         }
-        if (r->op != FAULT_ANY && r->op != kind)
+        if (r->kind == FAULT_REFUSE || (r->op != FAULT_ANY && r->op != kind))
             continue;
         r->seen++;
         bool hit = r->kind == FAULT_ERROR ? r->seen == r->number : draw(f, r->probability);
@@ -313,6 +313,19 @@ static weir_status fault_connect(struct wr_transport *t, int peer, weir_error *e
     return dead(fault_of(t), peer) ? lost(peer, err) : wr_layer_connect(t, peer, err);
 }
 
+static weir_status fault_reg(struct wr_transport *t, void *addr, uint64_t len, unsigned flags, struct wr_region **region,
+                             weir_error *err)
+{
+    struct fault *f = fault_of(t);
+    for (unsigned i = 0; i < f->script.nrules; i++) {
+        struct fault_rule *r = &f->script.rule[i];
+        if (r->kind == FAULT_REFUSE && ++r->seen >= r->number)
+            return wr_error_set(err, WEIR_ERR_LIMIT, NULL, "registering %llu bytes is refused (WEIR_FAULT says so)",
+                                (unsigned long long)len);
+    }
+    return wr_layer_reg(t, addr, len, flags, region, err);
+}
+
 /* Starts what is held and may start now. */
 static int release(struct fault *f)
 {
@@ -366,7 +379,7 @@ static const struct wr_transport_ops fault_ops = {
     .close = fault_close,
     .reaches = wr_layer_reaches,
     .connect = fault_connect,
-    .reg = wr_layer_reg,
+    .reg = fault_reg,
     .dereg = wr_layer_dereg,
     .key_export = wr_layer_key_export,
     .key_import = wr_layer_key_import,

@@ -55,6 +55,16 @@ static bool parse_rule(const char *key, char *value, struct fault_rule *r)
         r->number = (uint64_t)n;
         return true;
     }
+    if (!strcmp(key, "refuse")) {
+        char *colon = strchr(value, ':');
+        if (colon)
+            *colon = 0;
+        r->kind = FAULT_REFUSE;
+        if (strcmp(value, "reg") != 0 || (colon && !parse_count(colon + 1, 1, &n)))
+            return false;
+        r->number = (uint64_t)n;
+        return true;
+    }
     r->op = take_op(&value);
     if (!strcmp(key, "error")) {
         r->kind = FAULT_ERROR;
@@ -104,7 +114,7 @@ static weir_status parse_word(char *word, struct fault_script *s, weir_error *er
     }
     return wr_error_set(err, WEIR_ERR_CONFIG,
                         "words are seed=N, rank=N, drop=[OP:]P, dup=[OP:]P, delay=[OP:]TIME[:P], error=[OP:]N, "
-                        "dead=PEER[:N]; OP is put, signal, get, am, flush or any",
+                        "dead=PEER[:N], refuse=reg[:N]; OP is put, signal, get, am, flush or any",
                         "WEIR_FAULT: '%s' is not understood", copy);
 }
 

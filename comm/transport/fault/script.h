@@ -9,6 +9,8 @@
  *     delay=[OP:]TIME[:P] with probability P (1) an operation is held back for TIME before it starts
  *     error=[OP:]N       the N-th operation, counted from 1, fails with WEIR_ERR_TRANSPORT
  *     dead=PEER[:N]      from the N-th operation on that peer on (1), the peer is lost
+ *     refuse=reg[:N]     from the N-th registration of memory on (1), registrations are refused as a limit of locked memory
+ *                        refuses them
  * OP is put, signal (a put with a signal, or a bare one), get, am, flush or any (the default). A word may be given
  * several times; each operation meets them in the order of the script.
  */
@@ -21,7 +23,7 @@
 #include <weir/status.h>
 
 enum fault_op { FAULT_PUT, FAULT_SIGNAL, FAULT_GET, FAULT_AM, FAULT_FLUSH, FAULT_ANY };
-enum fault_kind { FAULT_DROP, FAULT_DUP, FAULT_DELAY, FAULT_ERROR, FAULT_DEAD };
+enum fault_kind { FAULT_DROP, FAULT_DUP, FAULT_DELAY, FAULT_ERROR, FAULT_DEAD, FAULT_REFUSE };
 enum { FAULT_RULES = 16 };
 
 struct fault_rule {
