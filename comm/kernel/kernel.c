@@ -3,6 +3,9 @@
 #include "comm/kernel/kernel.h"
 
 #include <string.h>
+#if defined(__x86_64__)
+#include <cpuid.h>
+#endif
 
 #include "base/compiler.h"
 #include "base/copy.h"
@@ -54,9 +57,16 @@ struct isa {
 };
 
 #if defined(__x86_64__)
+/* gcc before 11 and clang before 17 do not know "f16c" as a feature to ask for. */
+static bool has_f16c(void)
+{
+    unsigned eax, ebx, ecx, edx;
+    return __get_cpuid(1, &eax, &ebx, &ecx, &edx) && (ecx & bit_F16C);
+}
+
 static bool has_avx2(void)
 {
-    return __builtin_cpu_supports("avx2") && __builtin_cpu_supports("fma") && __builtin_cpu_supports("f16c");
+    return __builtin_cpu_supports("avx2") && __builtin_cpu_supports("fma") && has_f16c();
 }
 
 static bool has_avx512(void)
