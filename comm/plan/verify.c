@@ -6,6 +6,8 @@
 #include "base/error.h"
 #include "comm/plan/verify_impl.h"
 
+enum { MOST_STEPS = 1 << 29 }; /* so that ticks of two executions stay below 2^31 */
+
 static weir_status no_memory(struct wr_verifier *v)
 {
     return wr_error_memory(v->err, v->nlanes * sizeof *v->lane, "verifying a plan");
@@ -202,7 +204,10 @@ static weir_status set_up_lanes(struct wr_verifier *v, const struct wr_program *
         return no_memory(v);
     for (int r = 0; r < n; r++) {
         const struct wr_program *p = &programs[r];
-        if (!p->nlanes || p->lane[0] != 0 || p->lane[p->nlanes] != p->nsteps)
+        bool sound = p->nlanes && p->lane[0] == 0 && p->lane[p->nlanes] == p->nsteps && p->nsteps <= MOST_STEPS;
+        for (uint32_t i = 0; sound && i < p->nlanes; i++)
+            sound = p->lane[i] <= p->lane[i + 1];
+        if (!sound)
             return wr_error_set(v->err, WEIR_ERR_INTERNAL, NULL, "the lanes of rank %d are not its steps", r);
         v->rank[r] = (struct wr_vrank){.program = p, .first_lane = v->nlanes, .aux = steps};
         steps += p->nsteps;

@@ -127,9 +127,9 @@ static bool merge_page(struct wr_vclocks *c, struct wr_vpage **mine, struct wr_v
     if (!other || *mine == other)
         return true;
     unsigned how = *mine ? compare(*mine, other) : 2;
-    if (how < 2)
+    if (how == 1)
         return true;
-    if (how == 2) {
+    if (how != 3) { /* equal pages become one, so that the next comparison is that of pointers */
         page_unref(c, *mine);
         other->refs++;
         *mine = other;

@@ -272,6 +272,23 @@ static void wrong_signals(void **unused)
     end_held(&t, "lane 0 uses the same counter (rank 0 to 1, slot 0)");
 }
 
+static void wrong_shapes(void **unused)
+{
+    (void)unused;
+    struct rules t;
+    begin(&t);
+    hold(&t, 1);
+    t.p[1].lane[1] = 1;
+    end(&t, "the lanes of rank 1 are not its steps");
+    begin(&t);
+    wr_program_copy(&t.p[0], scratch(0, 0), in(0), 4);
+    t.p[0].steps[0].nrefs = 3;
+    end_held(&t, "rank 0, lane 0, step 0 (COPY): the step makes no sense");
+    begin(&t);
+    wr_program_copy(&t.p[0], scratch(5, 0), in(0), 4);
+    end_held(&t, "buffer 2 of rank 5 does not exist");
+}
+
 static void wrong_places(void **unused)
 {
     (void)unused;
@@ -297,6 +314,10 @@ static void wrong_places(void **unused)
     wr_program_copy(&t.p[0], scratch(0, 0), scratch(0, 1), 2);
     end_held(&t, "its destination overlaps its source 0");
     begin(&t);
+    wr_program_put_signal(&t.p[0], out(2, 0), in(0), 1, GO);
+    t.s.root = 2;
+    end_held(&t, "OUT of rank 2 cannot be put into");
+    begin(&t);
     t.s.partial_size = 8;
     wr_program_put_signal(&t.p[0], scratch(2, 0), in(0), 1, GO);
     end_held(&t, "a put cannot convert");
@@ -307,7 +328,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(right_plans_pass), cmocka_unit_test(wrong_contents), cmocka_unit_test(wrong_sums),
         cmocka_unit_test(wrong_order),      cmocka_unit_test(wrong_time),     cmocka_unit_test(wrong_signals),
-        cmocka_unit_test(wrong_places),
+        cmocka_unit_test(wrong_places),     cmocka_unit_test(wrong_shapes),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
