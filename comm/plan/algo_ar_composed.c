@@ -12,15 +12,18 @@
 struct parts {
     struct wr_plan_spec scatter, gather;
     uint64_t *counts, *offsets;
+    uint64_t *scratch; /* by rank, 1 more than the first part has there; 0: not asked for yet */
 };
 
 static weir_status split(struct parts *parts, const struct wr_plan_spec *spec, weir_error *err)
 {
     uint64_t n = (uint64_t)spec->topo->nranks;
-    parts->counts = malloc((2 * n + 1) * sizeof *parts->counts);
+    bool equal = spec->count % n == 0;
+    parts->counts = calloc(3 * n + 1, sizeof *parts->counts);
     if (!parts->counts)
-        return wr_error_memory(err, (2 * n + 1) * sizeof *parts->counts, "the program of a collective");
+        return wr_error_memory(err, (3 * n + 1) * sizeof *parts->counts, "the program of a collective");
     parts->offsets = parts->counts + n;
+    parts->scratch = parts->offsets + n + 1;
     parts->offsets[0] = 0;
     for (uint64_t r = 0; r < n; r++) {
         parts->counts[r] = spec->count / n + (r < spec->count % n);
@@ -28,8 +31,9 @@ static weir_status split(struct parts *parts, const struct wr_plan_spec *spec, w
     }
     parts->scatter = *spec;
     parts->scatter.coll = WR_COLL_REDUCE_SCATTER;
-    parts->scatter.counts = parts->counts;
-    parts->scatter.offsets = parts->offsets;
+    parts->scatter.count = spec->count / n;
+    parts->scatter.counts = equal ? NULL : parts->counts; /* equal shares are found faster */
+    parts->scatter.offsets = equal ? NULL : parts->offsets;
     parts->scatter.in_place = false; /* the share's result lands on the input of that share alone */
     parts->gather = parts->scatter;
     parts->gather.coll = WR_COLL_ALLGATHER;
@@ -47,11 +51,19 @@ static void place_scatter(struct wr_program *p, const struct parts *parts)
             p->refs[i].offset += parts->offsets[p->refs[i].rank];
 }
 
+/* Asked for by every ref, and not quickly answered. */
+static uint64_t scratch_of(const struct parts *parts, const struct wr_algorithm *scatter, int rank)
+{
+    if (!parts->scratch[rank])
+        parts->scratch[rank] = scatter->scratch(&parts->scatter, rank) + 1;
+    return parts->scratch[rank] - 1;
+}
+
 static void place_gather(struct wr_program *p, const struct parts *parts, const struct wr_algorithm *scatter)
 {
     for (uint32_t i = 0; i < p->nrefs; i++) {
         if (p->refs[i].buffer == WR_BUF_SCRATCH) {
-            p->refs[i].offset += scatter->scratch(&parts->scatter, p->refs[i].rank);
+            p->refs[i].offset += scratch_of(parts, scatter, p->refs[i].rank);
         } else if (p->refs[i].buffer == WR_BUF_IN) {
             p->refs[i].buffer = WR_BUF_OUT;
             p->refs[i].offset += parts->offsets[p->refs[i].rank];
@@ -59,7 +71,7 @@ static void place_gather(struct wr_program *p, const struct parts *parts, const 
     }
     for (uint32_t i = 0; i < p->nsteps; i++)
         p->steps[i].slot += scatter->slots;
-    p->scratch += scatter->scratch(&parts->scatter, p->rank);
+    p->scratch += scratch_of(parts, scatter, p->rank);
 }
 
 static weir_status compose(const struct wr_plan_spec *spec, int rank, struct wr_program *p,
