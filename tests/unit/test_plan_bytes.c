@@ -73,6 +73,43 @@ static void nodes_move_only_what_they_must(void **unused)
     }
 }
 
+/* With switches, a group of nodes sends no more than it must either: chains visit the groups one after the other. */
+static void groups_move_only_what_they_must(void **unused)
+{
+    (void)unused;
+    uint64_t state = 11;
+    for (int k = 0; k < 20; k++) {
+        struct plan_world w;
+        struct wr_program *programs;
+        weir_error err;
+        uint64_t out[4] = {0}, own[4] = {0};
+        plan_world_random(&w, &state, 8 + (int)plan_random(&state, 16), 8);
+        w.topo.nlevels = 1;
+        for (int i = 0; i < 8; i++)
+            w.group[i] = i % 4; /* not neighbours in the order of nodes */
+        struct wr_plan_spec s = {.coll = WR_COLL_REDUCE_SCATTER,
+                                 .topo = &w.topo,
+                                 .count = 6,
+                                 .reduces = true,
+                                 .in_mapped = true,
+                                 .elem_size = 4,
+                                 .partial_size = 4,
+                                 .chunk = 4};
+        assert_ok(wr_programs_build(&s, wr_algorithm_find(s.coll, "hier"), &programs, &err), &err);
+        for (int r = 0; r < w.topo.nranks; r++) {
+            int group = w.group[w.node_of[r]];
+            own[group] += s.count;
+            for (uint32_t i = 0; i < programs[r].nsteps; i++)
+                if (programs[r].steps[i].op == WR_STEP_PUT && w.group[w.node_of[programs[r].steps[i].peer]] != group)
+                    out[group] += programs[r].steps[i].len;
+        }
+        for (int g = 0; g < 4; g++)
+            assert_int_equal(out[g], wr_plan_total(&s) - own[g]);
+        wr_programs_free(programs, w.topo.nranks);
+        plan_world_free(&w);
+    }
+}
+
 /* SCRATCH does not grow with the vector, but for the algorithms that are meant for small ones. */
 static void scratch_is_bounded(void **unused)
 {
@@ -106,12 +143,18 @@ static void scratch_is_bounded(void **unused)
     plan_world_free(&w[1]);
 }
 
-/* 4,096 ranks on 64 nodes. */
+/* 4,096 ranks on 64 nodes, and fewer where sanitizers make everything slow. */
+#if defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__)
+enum { LARGE = 20 };
+#else
+enum { LARGE = 64 };
+#endif
+
 static void a_large_machine_in_full(void **unused)
 {
     (void)unused;
     struct plan_world w;
-    plan_world_blocks(&w, 64, 64);
+    plan_world_blocks(&w, LARGE, LARGE);
     struct wr_plan_spec s = {.coll = WR_COLL_REDUCE_SCATTER,
                              .topo = &w.topo,
                              .count = 16,
@@ -131,6 +174,7 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(nodes_move_only_what_they_must),
+        cmocka_unit_test(groups_move_only_what_they_must),
         cmocka_unit_test(scratch_is_bounded),
         cmocka_unit_test(a_large_machine_in_full),
     };

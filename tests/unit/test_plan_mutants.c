@@ -157,11 +157,45 @@ static void broken_plans_on_three_nodes(void **unused)
     mutants_of_a_machine(4, 3, node_of, false, false);
 }
 
+/* Operands that change places are still a right plan, but another order of combination, and the verifier says so. */
+static void the_order_of_combination_is_known(void **unused)
+{
+    (void)unused;
+    static const int node_of[] = {0, 0, 0};
+    struct plan_world w;
+    struct wr_program *programs;
+    struct wr_verify_result before, after;
+    weir_error err;
+    plan_world_init(&w, 3, 1, node_of);
+    struct wr_plan_spec s =
+        {.coll = WR_COLL_ALLREDUCE, .topo = &w.topo, .count = 5, .reduces = true, .elem_size = 8, .partial_size = 8};
+    assert_ok(wr_programs_build(&s, wr_algorithm_find(s.coll, "latency"), &programs, &err), &err);
+    assert_ok(wr_verify_programs(&s, programs, &before, &err), &err);
+    assert_true(before.same_at_all);
+    for (uint32_t i = 0; i < programs[1].nsteps; i++) {
+        struct wr_ref *refs = programs[1].refs + programs[1].steps[i].first_ref, first;
+        if (programs[1].steps[i].op != WR_STEP_REDUCE)
+            continue;
+        first = refs[1];
+        refs[1] = refs[2];
+        refs[2] = first;
+    }
+    assert_ok(wr_verify_programs(&s, programs, &after, &err), &err);
+    assert_true(plan_run(&s, programs, 1));
+    assert_false(after.same_at_all);
+    assert_true(after.order != before.order);
+    wr_verify_result_free(&before);
+    wr_verify_result_free(&after);
+    wr_programs_free(programs, 3);
+    plan_world_free(&w);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(broken_plans_on_one_node),
         cmocka_unit_test(broken_plans_on_three_nodes),
+        cmocka_unit_test(the_order_of_combination_is_known),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
