@@ -178,11 +178,12 @@ static weir_status choose(const struct choice *how, const struct wr_plan_spec *s
     const struct wr_plan_topo *topo = spec->topo;
     int period = topo->nnodes, wish = how->options ? how->options->classes : 0;
     bool pictures = how->options && how->options->event;
-    double steps;
+    double steps = 0;
     weir_status status = estimate(how, spec, &steps);
     /* shorter programs tell as well whether nodes look alike */
     struct wr_plan_spec probe = has_chunks(spec) ? fewer_chunks(spec, 2) : *spec;
-    if (status == WEIR_OK && !pictures && wish >= 0 && (wish > 0 || topo->nranks > CLASSES_FROM))
+    bool many = topo->nranks > CLASSES_FROM || steps * topo->nranks > (double)how->max_steps;
+    if (status == WEIR_OK && !pictures && wish >= 0 && (wish > 0 || many))
         status = wr_sim_period(&probe, how->algorithm, &period, how->err);
     if (status != WEIR_OK)
         return status;
