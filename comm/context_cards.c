@@ -192,6 +192,17 @@ weir_status wr_ctx_publish(weir_ctx *ctx, weir_error *err)
     return status;
 }
 
+weir_status wr_ctx_local(weir_ctx *ctx, struct wr_topo_local *local, weir_error *err)
+{
+    struct wr_card *cards = NULL;
+    weir_status status = fetch_cards(ctx, KEY_NODE_CARD, &ctx->node_leader[ctx->node_of[ctx->rank]], 1, &cards, err);
+    if (status != WEIR_OK)
+        return status;
+    status = wr_topo_local(cards, ctx->rank, ctx->size, local, err);
+    free_cards(cards, 1);
+    return status;
+}
+
 static weir_status build_topo(weir_ctx *ctx, weir_error *err)
 {
     struct wr_card *cards = NULL;

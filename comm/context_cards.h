@@ -11,4 +11,9 @@
  */
 weir_status wr_ctx_publish(weir_ctx *ctx, weir_error *err);
 
+struct wr_topo_local;
+
+/* What this rank's own node card says of it; after wr_ctx_publish(). */
+weir_status wr_ctx_local(weir_ctx *ctx, struct wr_topo_local *local, weir_error *err);
+
 #endif

@@ -160,18 +160,22 @@ static bool read_card(struct builder *b, const struct wr_card *card)
     return n && !reader.bad && !wr_get_left(&reader);
 }
 
+static weir_status bad_card(const struct wr_card *card, weir_error *err)
+{
+    wr_error_set(err, WEIR_ERR_PROTOCOL, "see that all ranks run the same version of weir",
+                 "the node card that rank %d published is not valid (%zu bytes)", card->rank, card->len);
+    wr_error_at(err, card->rank, NULL);
+    return WEIR_ERR_PROTOCOL;
+}
+
 static weir_status read_cards(struct builder *b, const struct wr_card *cards, size_t n, weir_error *err)
 {
     for (size_t i = 0; i < n; i++) {
         bool ok = read_card(b, &cards[i]);
         if (b->no_memory || b->topo->strings.failed || b->topo->cpus.failed)
             return wr_error_memory(err, 0, "the topology");
-        if (!ok) {
-            wr_error_set(err, WEIR_ERR_PROTOCOL, "see that all ranks run the same version of weir",
-                         "the node card that rank %d published is not valid (%zu bytes)", cards[i].rank, cards[i].len);
-            wr_error_at(err, cards[i].rank, NULL);
-            return WEIR_ERR_PROTOCOL;
-        }
+        if (!ok)
+            return bad_card(&cards[i], err);
     }
     for (int rank = 0; rank < b->topo->nranks && b->ranks_seen < b->topo->nranks; rank++)
         if (b->topo->node_of[rank] < 0) {
@@ -237,6 +241,51 @@ weir_status wr_topo_build(const struct wr_config *config, const struct wr_log *l
     return WEIR_OK;
 
 free_topo:
+    wr_switches_free(&b.switches);
+    weir_topo_free(b.topo);
+    return status;
+}
+
+/* Numbers the ranks of one node; those of other nodes stay unknown. */
+static void index_one_node(weir_topo *topo, int node)
+{
+    int32_t n = 0;
+    for (int rank = 0; rank < topo->nranks; rank++) {
+        if (topo->node_of[rank] != node)
+            continue;
+        topo->local_rank[rank] = n;
+        topo->node_ranks[n++] = rank;
+    }
+    topo->nodes[node].first = 0;
+    topo->nodes[node].nranks = n;
+}
+
+weir_status wr_topo_local(const struct wr_card *node_card, int rank, int size, struct wr_topo_local *local,
+                          weir_error *err)
+{
+    struct builder b = {.use_addresses = false};
+    weir_status status = WEIR_OK;
+    if (size < 1 || rank < 0 || rank >= size)
+        return wr_error_set(err, WEIR_ERR_INVALID, NULL, "rank %d of %d ranks is not possible", rank, size);
+    b.topo = wr_topo_alloc(size);
+    if (!b.topo)
+        return wr_error_memory(err, (size_t)size * sizeof *b.topo->places, "the node's topology");
+    bool ok = read_card(&b, node_card) && b.topo->node_of[rank] >= 0;
+    if (b.no_memory || b.topo->strings.failed || b.topo->cpus.failed)
+        status = wr_error_memory(err, node_card->len, "the node's topology");
+    else if (!ok)
+        status = bad_card(node_card, err);
+    if (!status) {
+        weir_device nic = {.size = sizeof nic};
+        struct wr_topo_local found = {""};
+        int node = b.topo->node_of[rank];
+        index_one_node(b.topo, node);
+        int choice = weir_topo_nic_choice(b.topo, rank);
+        const struct wr_device_list *nics = &b.topo->devices[b.topo->nodes[node].devices].nics;
+        if (choice >= 0 && !(nics->items[choice].flags & WR_DEVICE_DOWN) && !weir_topo_nic(b.topo, node, choice, &nic))
+            wr_str_copy(found.nic, sizeof found.nic, nic.name);
+        *local = found;
+    }
     wr_switches_free(&b.switches);
     weir_topo_free(b.topo);
     return status;

@@ -33,6 +33,12 @@ struct wr_host_id {
 /* Fills in this process's host identity; parts that cannot be read stay zero. */
 void wr_host_id_self(struct wr_host_id *id);
 
+/*
+ * The kernel's number of the NUMA domain that holds all hardware threads which the calling thread may run on, -1 when there
+ * is none or it is unknown. `root` is where the kernel describes domains, NULL for "/sys/devices/system/node".
+ */
+int wr_host_numa(const char *root);
+
 /* ---- virtual nodes (topo/placement.c) ---- */
 
 /*
@@ -68,6 +74,15 @@ weir_status wr_topo_node_card(const struct wr_config *config, const struct wr_en
  */
 weir_status wr_topo_build(const struct wr_config *config, const struct wr_log *log, int rank, int size,
                           const struct wr_card *node_cards, size_t n, weir_topo **topo, weir_error *err);
+
+/* What a rank needs to know of its own node before it opens devices. */
+struct wr_topo_local {
+    char nic[64]; /* the interface that weir_topo_nic_choice() gives it; "" when there is none, or its link is down */
+};
+
+/* From the card of a rank's own node alone, so that nobody has to fetch all cards. WEIR_ERR_PROTOCOL as wr_topo_build(). */
+weir_status wr_topo_local(const struct wr_card *node_card, int rank, int size, struct wr_topo_local *local,
+                          weir_error *err);
 
 /* What tells the host of a node from others (owned by the topology), NULL for a node out of range. */
 const struct wr_host_id *wr_topo_host_id(const weir_topo *topo, int node);

@@ -7,9 +7,11 @@
 #include "base/error.h"
 #include "base/clock.h"
 #include "base/str.h"
+#include "comm/context_cards.h"
 #include "comm/engine/choose.h"
 #include "comm/engine/engine_impl.h"
 #include "comm/transport/layer.h"
+#include "topo/topo.h"
 
 #define KEY_ADDRESS "engine.address"
 
@@ -220,6 +222,22 @@ static weir_status find_node(struct wr_engine *e, weir_error *err)
     return WEIR_OK;
 }
 
+/* Where this rank is, and which interface it should use: the user's first, or the topology's choice. */
+static void find_place(struct wr_engine *e)
+{
+    const char *asked = e->ctx->config.nic;
+    struct wr_topo_local local;
+    weir_error err;
+    e->numa = wr_host_numa(NULL);
+    if (asked) {
+        snprintf(e->nic, sizeof e->nic, "%.*s", (int)strcspn(asked, ","), asked);
+    } else if (wr_ctx_local(e->ctx, &local, &err)) { /* only a wish: the transports choose as well */
+        wr_info(&e->ctx->log, TOPO, "no network interface is preferred: %s", err.message);
+    } else {
+        wr_str_copy(e->nic, sizeof e->nic, local.nic);
+    }
+}
+
 static void watched_peer_lost(void *arg, int peer, const char *reason)
 {
     wr_engine_peer_lost(arg, peer, reason);
@@ -329,6 +347,8 @@ weir_status wr_engine_open(weir_ctx *ctx, uint32_t nsignals, struct wr_engine **
     weir_status status = allocate(e, nsignals, err);
     if (!status)
         status = find_node(e, err);
+    if (!status)
+        find_place(e);
     if (!status)
         status = wr_transport_choose(ctx, &choice, err);
     if (status)

@@ -37,6 +37,8 @@ static void fake_free(unsigned n)
         fi_freeinfo(fake[i]);
 }
 
+static const char *wanted; /* what the topology chose for the rank, NULL for nothing */
+
 static const char *choose(const char *override1, const char *override2, int node_rank, int node_size, unsigned n,
                           weir_error *err)
 {
@@ -49,6 +51,7 @@ static const char *choose(const char *override1, const char *override2, int node
     unsigned count = 0;
     assert_ok(wr_config_load(&config, &env, overrides, err), err);
     struct wr_transport_params p = {.config = &config,
+                                    .nic = wanted,
                                     .size = node_size,
                                     .node_rank = node_rank,
                                     .node_size = node_size,
@@ -83,6 +86,31 @@ static void ranks_spread_over_interfaces(void **state)
     assert_string_equal(choose("NIC=fk2,mlx5_7", NULL, 0, 1, 4, &err), "WEIR_ERR_CONFIG");
     assert_non_null(strstr(err.message, "fk0, fk1, fk2, fk3"));
     assert_non_null(strstr(err.message, "mlx5_7"));
+    fake_free(4);
+}
+
+/* Ranks that were spread by the topology keep what they were given, and share out the rest. */
+static void the_choice_of_the_topology_holds(void **state)
+{
+    (void)state;
+    static const char *const names[] = {"fk0", "fk1", "fk2", "fk3"};
+    static const char *const fabrics[] = {"f", "f", "f", "f"};
+    weir_error err;
+    fake_make(4, names, fabrics);
+    for (int r = 0; r < 4; r++) {
+        wanted = names[3 - r];
+        assert_string_equal(choose(NULL, NULL, r, 4, 4, &err), wanted);
+        assert_string_equal(choose("NIC=fk2", NULL, r, 4, 4, &err), "fk2");
+    }
+    wanted = "fk0";
+    assert_string_equal(choose(NULL, NULL, 0, 2, 4, &err), "fk0,fk2");
+    assert_string_equal(choose(NULL, NULL, 0, 1, 4, &err), "fk0,fk1,fk2,fk3");
+    wanted = "fk1";
+    assert_string_equal(choose(NULL, NULL, 1, 2, 4, &err), "fk1,fk3");
+    assert_string_equal(choose(NULL, "RAILS=2", 3, 8, 4, &err), "fk1,fk2");
+    wanted = "mlx5_0"; /* which this provider does not have */
+    assert_string_equal(choose(NULL, NULL, 1, 4, 4, &err), "fk1");
+    wanted = NULL;
     fake_free(4);
 }
 
@@ -217,6 +245,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(providers_have_an_order),
         cmocka_unit_test(ranks_spread_over_interfaces),
+        cmocka_unit_test(the_choice_of_the_topology_holds),
         cmocka_unit_test(loopback_and_other_networks_are_not_mixed_in),
         cmocka_unit_test(an_unknown_provider_or_interface_lists_what_there_is),
         cmocka_unit_test(another_provider_is_a_mismatch_that_names_both),

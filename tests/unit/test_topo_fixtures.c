@@ -2,6 +2,10 @@
 /* Recorded machines: which levels they have and which network interface each rank gets. */
 #include "tests/unit/topo_helpers.h"
 
+#include <errno.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
 struct fixture {
     const char *file; /* in tests/fixtures/topo, or hwloc's words for a synthetic machine */
     int nranks;
@@ -37,6 +41,34 @@ static const struct fixture fixtures[] = {
     {"numa:2 core:2 pu:1", 4, 0, 1, "numa:2x2 world:1x4", "", "-*4", "", "-1 1 -1 3"},
 };
 
+static void assert_text(struct wr_buf *text, const char *want)
+{
+    assert_false(text->failed);
+    assert_string_equal(text->data ? text->data : "", want);
+    wr_buf_free(text);
+    memset(text, 0, sizeof *text);
+}
+
+/* What each rank learns from the card of its node alone. */
+static void local_text(const struct wr_card *card, int nranks, struct wr_buf *text)
+{
+    char last[64] = "";
+    int times = 0;
+    for (int rank = 0; rank <= nranks; rank++) {
+        struct wr_topo_local local = {"?"};
+        weir_error err;
+        if (rank < nranks)
+            assert_ok(wr_topo_local(card, rank, nranks, &local, &err), &err);
+        const char *nic = local.nic[0] ? local.nic : "-";
+        if (rank && strcmp(nic, last) != 0) {
+            wr_buf_printf(text, times > 1 ? "%s%s*%d" : "%s%s", text->len ? " " : "", last, times);
+            times = 0;
+        }
+        times++;
+        strcpy(last, nic);
+    }
+}
+
 static weir_topo *build(const struct fixture *f)
 {
     const char *top = wr_env_get(NULL, "top_srcdir");
@@ -64,6 +96,13 @@ static weir_topo *build(const struct fixture *f)
     assert_ok(wr_node_card_encode(&machine, NULL, cards, (size_t)f->nranks, &node_card, &err), &err);
     struct wr_card one = {0, node_card.data, node_card.len};
     assert_ok(wr_topo_build(&config, NULL, 0, f->nranks, &one, 1, &topo, &err), &err);
+    struct wr_buf local = {0};
+    struct wr_topo_local none;
+    local_text(&one, f->nranks, &local);
+    assert_text(&local, f->choices);
+    assert_int_equal(wr_topo_local(&one, f->nranks, f->nranks + 1, &none, &err), WEIR_ERR_PROTOCOL);
+    for (one.len = 0; one.len < node_card.len; one.len += 7)
+        assert_int_equal(wr_topo_local(&one, 0, f->nranks, &none, &err), WEIR_ERR_PROTOCOL);
     for (int rank = 0; rank < f->nranks; rank++)
         wr_buf_free(&bufs[rank]);
     free(bufs);
@@ -100,14 +139,6 @@ static void gpus_text(const weir_topo *topo, struct wr_buf *text)
     weir_device gpu = {.size = sizeof gpu};
     for (int i = 0; weir_topo_gpu(topo, 0, i, &gpu) == WEIR_OK; i++)
         wr_buf_printf(text, "%s%s", i ? " " : "", gpu.bus);
-}
-
-static void assert_text(struct wr_buf *text, const char *want)
-{
-    assert_false(text->failed);
-    assert_string_equal(text->data ? text->data : "", want);
-    wr_buf_free(text);
-    memset(text, 0, sizeof *text);
 }
 
 static void recorded_machines(void **state)
@@ -159,10 +190,55 @@ static void nics_know_their_bus_and_interface(void **state)
     weir_topo_free(topo);
 }
 
+static void write_domain(const char *root, const char *name, const char *cpus)
+{
+    char path[256];
+    snprintf(path, sizeof path, "%s/%s", root, name);
+    assert_true(!mkdir(path, 0700) || errno == EEXIST);
+    strcat(path, "/cpulist");
+    FILE *f = fopen(path, "w");
+    assert_non_null(f);
+    fputs(cpus, f);
+    fclose(f);
+}
+
+static void remove_domain(const char *root, const char *name)
+{
+    char path[256];
+    snprintf(path, sizeof path, "%s/%s/cpulist", root, name);
+    unlink(path);
+    snprintf(path, sizeof path, "%s/%s", root, name);
+    rmdir(path);
+}
+
+static void the_domain_of_this_process(void **state)
+{
+    (void)state;
+    char root[] = "/tmp/weir-numa-XXXXXX";
+    assert_non_null(mkdtemp(root));
+    assert_int_equal(wr_host_numa(root), -1);
+    write_domain(root, "node0", "\n"); /* memory without threads */
+    write_domain(root, "node5", "0-1048575\n");
+    write_domain(root, "nodex", "0-1048575\n");
+    assert_int_equal(wr_host_numa(root), 5);
+    write_domain(root, "node5", "1048570-1048575\n");
+    assert_int_equal(wr_host_numa(root), -1);
+    write_domain(root, "node5", "1048570,0,1,2-1048560\n");
+    assert_int_equal(wr_host_numa(root), 5);
+    write_domain(root, "node5", "-5,x\n");
+    assert_int_equal(wr_host_numa(root), -1);
+    remove_domain(root, "node0");
+    remove_domain(root, "node5");
+    remove_domain(root, "nodex");
+    assert_int_equal(rmdir(root), 0);
+    assert_int_equal(wr_host_numa("/nowhere"), -1);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(recorded_machines),
+        cmocka_unit_test(the_domain_of_this_process),
         cmocka_unit_test(nics_know_their_bus_and_interface),
     };
     return cmocka_run_group_tests_name("topo_fixtures", tests, NULL, NULL);

@@ -170,6 +170,19 @@ static unsigned wr_ofi_equals(const struct wr_ofi_ranked *r, size_t n)
     return equal;
 }
 
+/* Puts the topology's choice, which stands in front, back to its place among its equals; returns that place. */
+static unsigned wr_ofi_place_wanted(struct wr_ofi_ranked *r, unsigned equal)
+{
+    struct wr_ofi_ranked wanted = r[0];
+    unsigned place = 0;
+    while (place + 1 < equal && r[place + 1].order < wanted.order) {
+        r[place] = r[place + 1];
+        place++;
+    }
+    r[place] = wanted;
+    return place;
+}
+
 weir_status wr_ofi_nics_choose(const struct wr_transport_params *params, struct fi_info *const *info, size_t n,
                                struct fi_info *chosen[WR_OFI_RAILS], unsigned *nchosen, weir_error *err)
 {
@@ -193,10 +206,14 @@ weir_status wr_ofi_nics_choose(const struct wr_transport_params *params, struct 
     /* With fewer ranks than interfaces each rank stripes over its share of them. */
     unsigned rails = params->config->rails > 0 ? (unsigned)params->config->rails : WR_MAX(equal / ranks, 1u);
     rails = WR_MIN(rails, WR_MIN(usable, (unsigned)WR_OFI_RAILS));
-    unsigned first = me * WR_MAX(WR_MIN(rails, equal / ranks), 1u) % equal;
+    unsigned share = WR_MAX(WR_MIN(rails, equal / ranks), 1u), first = me * share % equal, step = 1;
+    if (r[0].wanted) { /* the topology has spread the ranks already, one after the other */
+        first = wr_ofi_place_wanted(r, equal);
+        step = rails <= equal / ranks ? ranks : 1;
+    }
     *nchosen = 0;
     for (unsigned i = 0; i < rails; i++)
-        chosen[(*nchosen)++] = r[i < equal ? (first + i) % equal : i].info;
+        chosen[(*nchosen)++] = r[i < equal ? (first + i * step) % equal : i].info;
     free(r);
     return WEIR_OK;
 }
