@@ -73,7 +73,7 @@ static void close_part(struct weir_mem *mem)
         s->signal_used[mem->signal_base / WEIR_SIGNALS] = 0;
         s->by_block[mem->signal_base / WEIR_SIGNALS] = NULL;
     }
-    s->allocated -= mem->user_owned ? 0 : mem->bytes;
+    s->allocated -= mem->allocated;
     s->mapped -= mem->mapped;
     s->registered -= mem->registered;
     mem->segment = NULL;
@@ -235,9 +235,8 @@ static weir_status register_part(struct weir_mem *mem, struct wr_mem_card *card,
         card->key_len[kind_of(e, i)] = (uint32_t)len;
         wr_buf_add(keys, key, len);
         if (wr_engine_is_network(e, i))
-            mem->registered = mem->bytes;
+            s->registered += mem->registered = mem->bytes;
     }
-    s->registered += mem->registered;
     return keys->failed ? wr_error_memory(err, keys->cap, "keys") : WEIR_OK;
 }
 
@@ -374,7 +373,8 @@ static weir_status make(weir_comm *comm, void *addr, const struct request_card *
     mem->addr = addr;
     mem->id = id;
     status = user_owned ? WEIR_OK : make_segment(mem, cards, err);
-    s->allocated += user_owned ? 0 : mem->bytes;
+    mem->allocated = user_owned ? 0 : mem->bytes;
+    s->allocated += mem->allocated;
     s->mapped += mem->mapped;
     status = wr_exchange_agree(comm, status, err);
     if (status)

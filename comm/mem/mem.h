@@ -20,8 +20,8 @@ struct wr_shm_segment;
 /* What a rank tells the others about its part; the keys follow, each as long as it says. */
 struct wr_mem_card {
     uint64_t bytes;
-    uint32_t signal_base; /* first of its WEIR_SIGNALS slots */
-    uint32_t refused;     /* 1 when the network refused to register it */
+    uint32_t signal_base;                   /* first of its WEIR_SIGNALS slots */
+    uint32_t refused;                       /* 1 when the network refused to register it */
     uint32_t key_len[WR_ENGINE_TRANSPORTS]; /* by kind of transport (self, shm, network), 0 for none */
 };
 
@@ -29,7 +29,7 @@ struct wr_mem_card {
 struct wr_mem_peer {
     uint64_t bytes;
     uint32_t signal_base;
-    int segment_index; /* part of the node's segment, -1 when not mapped */
+    int segment_index;    /* part of the node's segment, -1 when not mapped */
     struct wr_rkey *rkey; /* imported when it is first needed */
     uint32_t key_len;
     unsigned char *key; /* of the transport that reaches the rank; NULL: none, it goes by messages (staged.h) */
@@ -45,9 +45,10 @@ struct weir_mem {
     struct wr_shm_segment *segment; /* of the node, when allocated there */
     void *private_memory;           /* when allocated without a segment */
     size_t private_bytes;
-    uint64_t mapped; /* bytes of others in this process */
+    uint64_t allocated;                             /* bytes that count against the limit */
+    uint64_t mapped;                                /* bytes of others in this process */
     struct wr_region *region[WR_ENGINE_TRANSPORTS]; /* by transport of the engine; NULL where refused or not needed */
-    uint64_t registered; /* bytes that were registered with the network */
+    uint64_t registered;                            /* bytes that were registered with the network */
     struct wr_mem_peer *peer;
     uint64_t outstanding; /* one-sided operations that were started and have not completed */
     struct wr_list link;  /* in wr_mem_state.alive or .stale */

@@ -8,6 +8,7 @@ for n in 1 2 4; do
     run "$n ranks" "$weirrun" -n $n "$t"
 done
 run "staged copies" env WEIR_SHM_CMA=off "$weirrun" -n 2 "$t"
+run "a limit" env WEIR_MEM_LIMIT=1M "$weirrun" -n 3 "$t" limit
 for net in $(networks); do
     run "$net between nodes" env WEIR_NETWORK=$net "$weirrun" -n 5 --nodes 2 --placement list:0,1,0,0,1 "$t"
     run "$net alone" env WEIR_TRANSPORT=$net "$weirrun" -n 3 "$t"

@@ -101,6 +101,30 @@ static void usage(void)
     CHECK(after.pss > 0, "the proportional set size is 0");
 }
 
+/* With WEIR_MEM_LIMIT=1M: no rank gets more, all ranks are told, and nothing of what failed is kept. */
+static void limit(void)
+{
+    weir_mem_info info = {.size = sizeof info};
+    weir_mem *mem, *more = NULL;
+    for (int round = 0; round < 20; round++) {
+        OK(weir_mem_alloc(comm, 600 << 10, 0, &mem));
+        CHECK(weir_mem_alloc(comm, 600 << 10, 0, &more) == WEIR_ERR_LIMIT && !more, "1.2 MiB were given out");
+        CHECK(strstr(weir_last_error(ctx)->message, "WEIR_MEM_LIMIT"), "the limit is not named");
+        CHECK(weir_mem_alloc(comm, rank == size - 1 ? 600 << 10 : 8, 0, &more) == WEIR_ERR_LIMIT && !more,
+              "one rank went past the limit");
+        OK(weir_mem_usage(ctx, &info));
+        CHECK(info.limit == 1 << 20 && info.allocated == 600 << 10, "%llu bytes of %llu are counted",
+              (unsigned long long)info.allocated, (unsigned long long)info.limit);
+        OK(weir_mem_alloc(comm, (1 << 20) - (600 << 10), 0, &more)); /* what is left */
+        OK(weir_mem_free(more));
+        OK(weir_mem_free(mem));
+        more = NULL;
+    }
+    CHECK(weir_mem_alloc(comm, UINT64_MAX, 0, &more) == WEIR_ERR_LIMIT && !more, "2^64 - 1 bytes were given out");
+    finish("the limit of memory");
+    exit(0);
+}
+
 static void node_shared(void)
 {
     weir_mem *mem;
@@ -119,10 +143,12 @@ static void node_shared(void)
     OK(weir_mem_free(mem));
 }
 
-int main(void)
+int main(int argc, char **argv)
 {
     weir_mem *mem;
     start();
+    if (argc > 1 && !strcmp(argv[1], "limit"))
+        limit();
     for (uint64_t part = 1; part <= 300000; part = part * 17 + 3) {
         OK(weir_mem_alloc(comm, part * (uint64_t)size, 0, &mem));
         CHECK((uintptr_t)weir_mem_ptr(mem) % 4096 == 0, "memory is not aligned to a page");
