@@ -65,11 +65,30 @@ struct p2p_kept *wr_p2p_match_kept(struct wr_p2p *p2p, const struct p2p_recv *re
     return best;
 }
 
+static struct p2p_kept *kept_new(struct wr_p2p *p2p, uint64_t bytes)
+{
+    unsigned room = 0;
+    while (room < WR_P2P_ROOMS && bytes > (uint64_t)WR_P2P_ROOM_MIN << room)
+        room++;
+    struct p2p_kept *kept = room < WR_P2P_ROOMS ? wr_pool_get(&p2p->rooms[room]) : malloc(sizeof *kept + bytes);
+    if (kept)
+        kept->room = room;
+    return kept;
+}
+
+void wr_p2p_kept_free(struct wr_p2p *p2p, struct p2p_kept *kept)
+{
+    if (kept->room < WR_P2P_ROOMS)
+        wr_pool_put(&p2p->rooms[kept->room], kept);
+    else
+        free(kept);
+}
+
 bool wr_p2p_keep(struct wr_p2p *p2p, int source, const struct p2p_envelope *envelope, bool is_ready, uint64_t bytes,
                  uint64_t sender_id, const void *data)
 {
     uint64_t room = is_ready ? 0 : bytes;
-    struct p2p_kept *kept = malloc(sizeof *kept + room);
+    struct p2p_kept *kept = kept_new(p2p, room);
     if (!kept)
         return false;
     kept->envelope = *envelope;

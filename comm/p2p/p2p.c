@@ -26,6 +26,8 @@ weir_status wr_p2p_create(struct weir_ctx *ctx, struct wr_engine *engine, uint64
     p2p->credit = WR_MAX(WR_MIN(p2p->credit, (uint64_t)WR_P2P_CREDIT_MAX), (uint64_t)WR_P2P_CREDIT_MIN);
     wr_pool_init(&p2p->sends, sizeof(struct p2p_send), 0, 64, 0);
     wr_pool_init(&p2p->recvs, sizeof(struct p2p_recv), 0, 64, 0);
+    for (size_t i = 0; i < WR_P2P_ROOMS; i++)
+        wr_pool_init(&p2p->rooms[i], sizeof(struct p2p_kept) + ((size_t)WR_P2P_ROOM_MIN << i), 0, 64 >> i ? 64 >> i : 1, 0);
     for (size_t i = 0; i < WR_ARRAY_SIZE(p2p->posted); i++)
         wr_list_init(&p2p->posted[i]);
     for (size_t i = 0; i < WR_ARRAY_SIZE(p2p->kept); i++)
@@ -41,7 +43,7 @@ void wr_p2p_destroy(struct wr_p2p *p2p)
         return;
     for (size_t i = 0; i < WR_ARRAY_SIZE(p2p->kept); i++) {
         struct p2p_kept *kept, *next;
-        wr_list_for_each_safe(kept, next, &p2p->kept[i], link) free(kept);
+        wr_list_for_each_safe(kept, next, &p2p->kept[i], link) wr_p2p_kept_free(p2p, kept);
     }
     for (int i = 0; i < p2p->size; i++)
         free(p2p->peer[i]);
@@ -50,6 +52,8 @@ void wr_p2p_destroy(struct wr_p2p *p2p)
     free(p2p->recv_ids.slot);
     wr_pool_destroy(&p2p->sends);
     wr_pool_destroy(&p2p->recvs);
+    for (size_t i = 0; i < WR_P2P_ROOMS; i++)
+        wr_pool_destroy(&p2p->rooms[i]);
     free(p2p);
 }
 
@@ -312,7 +316,7 @@ weir_status wr_p2p_recv(struct wr_p2p *p2p, uint32_t comm, void *buffer, uint64_
     } else {
         deliver_whole(p2p, recv, kept->source, kept->envelope.tag, kept->data, kept->bytes);
     }
-    free(kept);
+    wr_p2p_kept_free(p2p, kept);
     return WEIR_OK;
 }
 

@@ -70,6 +70,7 @@ struct p2p_kept {
     uint64_t bytes;
     uint64_t sender_id;
     uint64_t arrival; /* number of arrival, for receives from any source */
+    unsigned room;    /* which of wr_p2p.rooms it lies in; WR_P2P_ROOMS: in none */
     unsigned char data[];
 };
 
@@ -131,6 +132,9 @@ bool wr_p2p_id_new(struct p2p_ids *ids, void *object, uint64_t *id);
 void *wr_p2p_id_find(const struct p2p_ids *ids, uint64_t id);
 void wr_p2p_id_free(struct p2p_ids *ids, uint64_t id);
 
+/* Kept messages lie in pools of objects with room for 128 bytes, 256 ... 16 KiB; longer ones are allocated. */
+enum { WR_P2P_ROOMS = 8, WR_P2P_ROOM_MIN = 128 };
+
 struct wr_p2p {
     struct weir_ctx *ctx;
     struct wr_engine *engine;
@@ -140,6 +144,7 @@ struct wr_p2p {
     struct p2p_ids send_ids, recv_ids;
     struct wr_list posted[WR_P2P_BINS + 1]; /* receives; the last bin is for any source */
     struct wr_list kept[WR_P2P_BINS];       /* messages */
+    struct wr_pool rooms[WR_P2P_ROOMS];
     struct wr_list work;                    /* peers with queued sends or pending control messages */
     uint64_t next_order, next_arrival;
     uint64_t kept_bytes, credit;
@@ -169,6 +174,8 @@ void wr_p2p_post(struct wr_p2p *p2p, struct p2p_recv *recv);
 /* Keeps a message; false when memory is exhausted. */
 bool wr_p2p_keep(struct wr_p2p *p2p, int source, const struct p2p_envelope *envelope, bool is_ready, uint64_t bytes,
                  uint64_t sender_id, const void *data);
+/* Gives a message back that wr_p2p_match_kept() took out. */
+void wr_p2p_kept_free(struct wr_p2p *p2p, struct p2p_kept *kept);
 
 /* ---- long.c: transfers that are announced ---- */
 

@@ -231,6 +231,7 @@ struct wr_shm {
     uint32_t kicked; /* unblock() was called; by any thread */
     /* memory */
     struct wr_list segments, regions, rkeys;
+    struct wr_pool region_pool, rkey_pool;
     uint64_t next_segment;
     struct wr_region **region_table;
     uint32_t region_room, region_hint;

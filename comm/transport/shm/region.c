@@ -53,12 +53,13 @@ weir_status wr_shm_reg(struct wr_transport *t, void *addr, uint64_t len, unsigne
     (void)flags; /* the kernel knows one right for a whole process, and mapped memory is mapped for all */
     if (!s->block)
         return wr_error_set(err, WEIR_ERR_INVALID, NULL, "start() comes before the first registration");
-    struct wr_region *r = calloc(1, sizeof *r);
+    struct wr_region *r = wr_pool_get(&s->region_pool);
     if (!r)
         return wr_error_memory(err, sizeof *r, "a region");
+    memset(r, 0, sizeof *r);
     weir_status status = find_slot(s, &slot, err);
     if (status != WEIR_OK) {
-        free(r);
+        wr_pool_put(&s->region_pool, r);
         return status;
     }
     r->addr = addr;
@@ -79,7 +80,7 @@ void wr_shm_dereg(struct wr_transport *t, struct wr_region *region)
     wr_store_release(&s->block->generations[region->slot], region->generation + 1);
     s->region_table[region->slot] = NULL;
     wr_list_remove(&region->link);
-    free(region);
+    wr_pool_put(&s->region_pool, region);
 }
 
 struct wr_region *wr_shm_region_at(struct wr_shm *s, uint32_t slot, uint32_t generation, uint64_t offset, uint64_t len)
@@ -124,9 +125,10 @@ weir_status wr_shm_key_import(struct wr_transport *t, int peer, const void *data
     weir_status status = wr_shm_find_address(s, (int)(p - s->peers), err);
     if (status != WEIR_OK)
         return status;
-    struct wr_rkey *k = calloc(1, sizeof *k);
+    struct wr_rkey *k = wr_pool_get(&s->rkey_pool);
     if (!k)
         return wr_error_memory(err, sizeof *k, "a key");
+    memset(k, 0, sizeof *k);
     k->peer = p;
     k->slot = key.slot;
     k->generation = key.generation;
@@ -148,7 +150,6 @@ weir_status wr_shm_key_import(struct wr_transport *t, int peer, const void *data
 
 void wr_shm_key_close(struct wr_transport *t, struct wr_rkey *rkey)
 {
-    (void)t;
     wr_list_remove(&rkey->link);
-    free(rkey);
+    wr_pool_put(&wr_shm_of(t)->rkey_pool, rkey);
 }

@@ -87,6 +87,8 @@ static weir_status make_address(struct wr_shm *s, weir_error *err)
 static void free_state(struct wr_shm *s)
 {
     wr_pool_destroy(&s->pool);
+    wr_pool_destroy(&s->region_pool);
+    wr_pool_destroy(&s->rkey_pool);
     if (s->events >= 0)
         close(s->events);
     wr_mailbox_close(&s->mail);
@@ -136,6 +138,8 @@ static weir_status shm_open(const struct wr_transport_params *params, struct wr_
     wr_list_init(&s->regions);
     wr_list_init(&s->rkeys);
     wr_pool_init(&s->pool, sizeof(struct wr_shm_pending), 0, 256, WR_SHM_PENDING);
+    wr_pool_init(&s->region_pool, sizeof(struct wr_region), 0, 64, 0);
+    wr_pool_init(&s->rkey_pool, sizeof(struct wr_rkey), 0, 64, 0);
     s->attach_off = params->config && params->config->shm_cma == 1;
     set_caps(&s->base);
     use_membarrier(s);
