@@ -83,7 +83,7 @@ static void close_comms(weir_ctx *ctx, bool abandon)
 {
     struct wr_comms *c = ctx->comms;
     if (!abandon)
-        wr_engine_drain(c->engine);
+        wr_engine_part(c->engine);
     wr_mem_state_destroy(c->mem); /* gives registrations back, so before the transports close */
     wr_engine_close(c->engine);
     wr_p2p_destroy(c->p2p);

@@ -90,8 +90,11 @@ enum { WR_NO_ROUTE = 255 };
  */
 weir_status wr_engine_open(weir_ctx *ctx, uint32_t nsignals, struct wr_engine **engine, weir_error *err);
 
-/* Waits until what was sent has left, as far as that is possible. Takes the lock itself. */
-void wr_engine_drain(struct wr_engine *e);
+/*
+ * Before wr_engine_close(), without the lock: waits until what was sent has left, as far as that is possible, and then until
+ * all ranks have got so far, answering them meanwhile. Collective.
+ */
+void wr_engine_part(struct wr_engine *e);
 
 /* Closes the transports; operations that have not ended do not complete. */
 void wr_engine_close(struct wr_engine *e);

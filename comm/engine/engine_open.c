@@ -378,36 +378,6 @@ failed:
 
 /* ---- closing ---- */
 
-static void flush_done(struct wr_op *op, weir_status status)
-{
-    (void)status;
-    WR_CONTAINER_OF(op, struct wr_engine_flush, op)->done = true;
-}
-
-static bool flush_is_done(void *arg)
-{
-    return ((struct wr_engine_flush *)arg)->done;
-}
-
-/* What was sent must have left before the transport goes. */
-void wr_engine_drain(struct wr_engine *e)
-{
-    int64_t deadline = wr_deadline(e->ctx->config.boot_timeout);
-    struct wr_engine_flush flush[WR_ENGINE_TRANSPORTS];
-    wr_engine_lock(e); /* waiting releases it */
-    for (int i = 0; i < e->ntransports && !e->nlost; i++) {
-        flush[i] = (struct wr_engine_flush){{flush_done}, false};
-        struct wr_transport *t = e->transport[i];
-        weir_status status;
-        weir_error err;
-        while ((status = t->ops->flush(t, -1, &flush[i].op, &err)) == WEIR_ERR_BUSY && !wr_deadline_passed(deadline))
-            wr_engine_progress(e);
-        if (status == WEIR_IN_PROGRESS && wr_engine_wait(e, flush_is_done, &flush[i], deadline, &err))
-            wr_warn(&e->ctx->log, TRANSPORT, "closing although operations have not ended: %s", err.message);
-    }
-    wr_engine_unlock(e);
-}
-
 void wr_engine_close(struct wr_engine *e)
 {
     if (!e)
