@@ -222,8 +222,11 @@ static weir_status verify(const struct plan_report *r, struct plan_outcome *o, w
     for (int n = 0; status == WEIR_OK && n < o->proof.nnodes; n++) {
         uint64_t egress, ingress;
         wr_sim_node_bound(&r->spec, n, &egress, &ingress);
-        o->egress = excess(o->proof.egress[n], egress, o->egress);
-        o->ingress = excess(o->proof.ingress[n], ingress, o->ingress);
+        /* what reduce-scatter receives and all-gather sends is bounded for all nodes together, not for each */
+        if (r->spec.coll != WR_COLL_ALLGATHER)
+            o->egress = excess(o->proof.egress[n], egress, o->egress);
+        if (r->spec.coll != WR_COLL_REDUCE_SCATTER)
+            o->ingress = excess(o->proof.ingress[n], ingress, o->ingress);
     }
     o->verified = status == WEIR_OK;
     return status;

@@ -88,10 +88,10 @@ weir_status wr_simulate_programs(const struct wr_plan_spec *spec, const struct w
 
 /*
  * What bounds any plan: the busiest node's bytes over its interfaces' bandwidth and one latency; the loads of inputs and
- * stores of results over the memory bus, and one flag. `egress` and `ingress`: the bytes that a node must send and receive
- * (may be NULL).
+ * stores of results over the memory bus; one flag.
  */
 double wr_sim_bound(const struct wr_plan_spec *spec, const struct wr_cost *cost);
+/* Bytes that a node must send and receive, in the type on the wire. */
 void wr_sim_node_bound(const struct wr_plan_spec *spec, int node, uint64_t *egress, uint64_t *ingress);
 
 #endif

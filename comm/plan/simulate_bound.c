@@ -28,15 +28,15 @@ static uint64_t exchanged(const struct wr_plan_spec *spec, int node, bool sent)
     return sum;
 }
 
-void wr_sim_node_bound(const struct wr_plan_spec *spec, int node, uint64_t *egress, uint64_t *ingress)
+/* Bytes; narrow: a contribution that is sent alone may go in the type of the data. */
+static void must_move(const struct wr_plan_spec *spec, int node, bool narrow, uint64_t *egress, uint64_t *ingress)
 {
     const struct wr_plan_topo *topo = spec->topo;
     int n = topo->nnodes;
     bool root = topo->node_of[spec->root] == node;
-    /* several contributions travel as one partial result; a single one as it is */
     uint64_t out = 0, in = 0, wide = spec->reduces ? spec->partial_size : spec->elem_size;
-    uint64_t out_size = topo->node_size[node] > 1 ? wide : spec->elem_size;
-    uint64_t in_size = topo->nranks - topo->node_size[node] > 1 ? wide : spec->elem_size;
+    uint64_t out_size = narrow && topo->node_size[node] == 1 ? spec->elem_size : wide;
+    uint64_t in_size = narrow && topo->nranks - topo->node_size[node] == 1 ? spec->elem_size : wide;
     switch (n > 1 ? spec->coll : WR_COLL_BARRIER) {
     case WR_COLL_REDUCE_SCATTER: /* a partial result of each share of others; one of each of its own comes in */
         in = own_shares(spec, node);
@@ -47,7 +47,7 @@ void wr_sim_node_bound(const struct wr_plan_spec *spec, int node, uint64_t *egre
         in = wr_plan_total(spec) - out;
         break;
     case WR_COLL_ALLREDUCE: /* Patarasuk and Yuan, 2009: 2 (n - 1) / n of the vector, on the node with most */
-        out_size = in_size = spec->elem_size;
+        out_size = in_size = spec->elem_size; /* half of it could be inputs, the other half are results */
         out = in = (2 * (uint64_t)(n - 1) * spec->count + (uint64_t)n - 1) / (uint64_t)n;
         break;
     case WR_COLL_BCAST:
@@ -74,10 +74,13 @@ void wr_sim_node_bound(const struct wr_plan_spec *spec, int node, uint64_t *egre
     case WR_COLL_COUNT:
         break;
     }
-    if (egress)
-        *egress = out * out_size;
-    if (ingress)
-        *ingress = in * in_size;
+    *egress = out * out_size;
+    *ingress = in * in_size;
+}
+
+void wr_sim_node_bound(const struct wr_plan_spec *spec, int node, uint64_t *egress, uint64_t *ingress)
+{
+    must_move(spec, node, false, egress, ingress);
 }
 
 /* Elements that the ranks of a node must load from inputs and store to results. */
@@ -112,7 +115,7 @@ double wr_sim_bound(const struct wr_plan_spec *spec, const struct wr_cost *cost)
     bool barrier = spec->coll == WR_COLL_BARRIER;
     for (int n = 0; n < topo->nnodes; n++) {
         uint64_t out, in;
-        wr_sim_node_bound(spec, n, &out, &in);
+        must_move(spec, n, true, &out, &in);
         network = WR_MAX(network, (double)WR_MAX(out, in) / (cost->bandwidth * (double)(int)cost->rails));
         memory = WR_MAX(memory, (double)touched(spec, n) / cost->memory);
     }
