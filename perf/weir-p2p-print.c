@@ -29,7 +29,7 @@ void print_head(const struct options *o)
         "# latency: one way (get: until the data is there), microseconds, median and p99; bandwidth: GB/s, median.\n"
         "# Behind each what the reference reaches in the same run, and weir's share of it: latency above 1 is slower,\n"
         "# bandwidth below 1 is slower.");
-    printf("%-9s %-12s %9s %-8s %9s %9s %9s %6s %9s %9s %6s  %s\n", "transport", "provider", "bytes", "operation",
+    printf("%-9s %-12s %9s %-8s %9s %9s %9s %7s %9s %9s %7s  %s\n", "transport", "provider", "bytes", "operation",
            "latency", "p99", "reference", "ratio", "bandwidth", "reference", "ratio", "reference");
     fflush(stdout);
 }
@@ -37,7 +37,7 @@ void print_head(const struct options *o)
 static const char *number(char *text, size_t size, double value)
 {
     if (value > 0)
-        snprintf(text, size, value < 10 ? "%.3f" : value < 1000 ? "%.2f" : "%.0f", value);
+        snprintf(text, size, value < 0.1 ? "%.5f" : value < 10 ? "%.3f" : value < 1000 ? "%.2f" : "%.0f", value);
     else
         snprintf(text, size, "-");
     return text;
@@ -89,13 +89,13 @@ void print_row(const struct options *o, const struct row *r)
     if (o->json) {
         print_json(o, r);
     } else {
-        printf("%-9s %-12s %9llu %-8s %9s %9s %9s %6s %9s %9s %6s  %s\n", r->transport, r->provider,
+        printf("%-9s %-12s %9llu %-8s %9s %9s %9s %7s %9s %9s %7s  %s\n", r->transport, r->provider,
                (unsigned long long)r->bytes, method_names[r->method],
                number(latency, sizeof latency, r->weir.latency_us), number(p99, sizeof p99, r->weir.p99_us),
                number(bare, sizeof bare, r->reference.latency_us),
-               number(share, 7, ratio(r->weir.latency_us, r->reference.latency_us)),
+               number(share, sizeof share, ratio(r->weir.latency_us, r->reference.latency_us)),
                number(rate, sizeof rate, r->weir.gb_s), number(bare_rate, sizeof bare_rate, r->reference.gb_s),
-               number(rate_share, 7, ratio(r->weir.gb_s, r->reference.gb_s)), r->reference_name);
+               number(rate_share, sizeof rate_share, ratio(r->weir.gb_s, r->reference.gb_s)), r->reference_name);
     }
     fflush(stdout);
 }

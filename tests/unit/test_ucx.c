@@ -198,7 +198,7 @@ static void messages_arrive_in_order(void **state)
 {
     struct pair *p = open_pair(3, *state);
     weir_error err;
-    char big[4096];
+    char big[8192 + 64];
     for (int i = 1; i < 3; i++)
         assert_ok(p->rank[i].t->ops->connect(p->rank[i].t, 0, &err), &err);
     for (int i = 0; i < 600; i++) {

@@ -26,7 +26,7 @@ enum {
     UCX_RESERVED = 64,            /* of these, kept for answers and for continuing what was started */
     UCX_INLINE = 256,             /* bytes that a request can copy */
     UCX_BUFFERS = 64,             /* messages above UCX_INLINE that are in flight */
-    UCX_MAX_AM = 4096,            /* largest message */
+    UCX_MAX_AM = 8192 + 64,       /* largest message: 8 KiB and what the layers above say of it */
     UCX_SMALL_SIGNAL = 2048,      /* rma: a put with a signal up to this size travels in a message */
     UCX_WINDOW = 4,               /* fragments of a stream in flight */
     UCX_STREAMS = 1024            /* long puts and flushes that are under way */
