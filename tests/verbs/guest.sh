@@ -6,7 +6,9 @@ up() { echo "[$(cut -d' ' -f1 /proc/uptime)] $*"; }
 argument() { tr ' ' '\n' </proc/cmdline | sed -n "s|^$1=||p"; }
 number=$(argument weir_machine)
 device=$(argument weir_device)
-export top_srcdir=$(argument weir_source) top_builddir=$(argument weir_build)
+top_srcdir=$(argument weir_source)
+top_builddir=$(argument weir_build)
+export top_srcdir top_builddir
 hostname "vm$number"
 printf '127.0.0.1 localhost\n10.7.0.1 vm1\n10.7.0.2 vm2\n' >/etc/hosts
 ip link set lo up

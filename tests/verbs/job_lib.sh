@@ -1,4 +1,5 @@
 # SPDX-License-Identifier: BSD-3-Clause
+# shellcheck shell=bash disable=SC2034
 # Sourced by the jobs of the emulated machines.
 . "$top_srcdir/tests/multi/multi_lib.sh"
 export WEIR_LOG=warn

@@ -19,5 +19,8 @@ timed "two machines" over any 30 "${launch[@]}" sh -c 'hostname'
 for way in $(ways); do
     timed "$way: messages between machines" over "$way" 60 "${launch[@]}" "$p2p" -r 20
     timed "$way: memory between machines" over "$way" 60 "${launch[@]}" "$mem"
+    timed "$way: weir-p2p between machines" over "$way" 60 "${launch[@]}" \
+        "$B/perf/weir-p2p" -b 8 -e 4K -f 512 --time 0.02 --no-reference
+    printf '%s\n' "$output" | grep "^$(transport_of "$way")"
 done
 finish

@@ -1,6 +1,6 @@
 #!/bin/bash
 # SPDX-License-Identifier: BSD-3-Clause
-# timeout: 230
+# timeout: 450
 # Real verbs without a device: emulated machines with Debian's stock kernel and soft-RoCE, whose root is this one's root,
 # read-only. Runs the rules of the transports and programs of several ranks over libfabric's verbs and UCX's rc and ud,
 # in one machine and between two. Usage: verbs.sh [JOB...], all of "one two" without.
@@ -51,11 +51,12 @@ khz=$(awk -F: '/^cpu MHz/{print int($2 * 1000); exit}' /proc/cpuinfo)
 quiet="console=ttyS0 reboot=t quiet loglevel=4 panic=-1 mitigations=off nokaslr rcupdate.rcu_expedited=1"
 clock="random.trust_cpu=on tsc=reliable tsc_early_khz=${khz:-2000000} no_timer_check"
 
-# machine NUMBER JOB DEVICE CORES [QEMU-ARGUMENTS]: starts one; its output goes to $scratch/NUMBER.log
+# machine NUMBER JOB DEVICE [QEMU-ARGUMENTS]: starts one; its output goes to $scratch/NUMBER.log. Of one core: with more of
+# them emulated, ranks that poll keep those from running that they wait for.
 machine() {
-    local number=$1 job=$2 device=$3 cores=$4
-    shift 4
-    timeout -k 5 $patience qemu-system-x86_64 -M microvm,isa-serial=on -accel tcg,thread=multi -cpu max -smp "$cores" -m 1G \
+    local number=$1 job=$2 device=$3
+    shift 3
+    timeout -k 5 $patience qemu-system-x86_64 -M microvm,isa-serial=on -accel tcg,thread=multi -cpu max -m 1G \
         -nodefaults -no-user-config -display none -no-reboot -serial stdio \
         -kernel "$kernel/image" -initrd "$kernel/initrd" -append "$quiet $clock weir_machine=$number weir_job=$job \
 weir_device=$device weir_source=$top_srcdir weir_build=$top_builddir" \
@@ -71,6 +72,7 @@ outcome() {
     tr -d '\r' <"$scratch/$1.log"
     status=$(tr -d '\r' <"$scratch/$1.log" | sed -n 's/^weir-status //p')
     [ "$status" = 0 ] || [ "$status" = 77 ] || echo "FAIL: machine $1 ended with status ${status:-unknown}"
+    [ "$status" != 77 ] || status=0 # neither of the libraries is built in
     return "${status:-1}"
 }
 
@@ -79,19 +81,19 @@ failed=0
 for job; do
     case $job in
     one)
-        machine 1 one dummy0 2
+        machine 1 one dummy0
         outcome 1 || failed=1
         ;;
     two)
-        link=(-device virtio-net-device,netdev=link,host_mtu=4500)
-        machine 1 two eth0 1 -netdev stream,id=link,server=on,addr.type=unix,addr.path="$scratch/link" \
-            "${link[@]},mac=52:54:00:00:00:01"
+        link=virtio-net-device,netdev=link,host_mtu=4500,mac=52:54:00:00:00
+        machine 1 two eth0 -netdev stream,id=link,server=on,addr.type=unix,addr.path="$scratch/link" \
+            -device "$link:01"
         for ((i = 0; i < 100; i++)); do
             [ ! -S "$scratch/link" ] || break
             sleep 0.1
         done
-        machine 2 agent eth0 1 -netdev stream,id=link,server=off,addr.type=unix,addr.path="$scratch/link" \
-            "${link[@]},mac=52:54:00:00:00:02"
+        machine 2 agent eth0 -netdev stream,id=link,server=off,addr.type=unix,addr.path="$scratch/link" \
+            -device "$link:02"
         outcome 1 || failed=1
         ;;
     *)
