@@ -63,6 +63,10 @@
     X(TIME, peer_timeout, PEER_TIMEOUT, "10s", "", USER,                                                               \
       "a host that does not answer for so long is taken for lost")                                                     \
     X(BYTES, mem_limit, MEM_LIMIT, "inf", "", USER, "most bytes that weir_mem_alloc gives out to a rank")                \
+    X(TEXT, algo, ALGO, "", "COLLECTIVE:ALGORITHM,...", USER,                                                           \
+      "algorithms to use instead of the chosen ones, e.g. allgather:ring; what rank 0 says holds for all")             \
+    X(BYTES, plan_cache, PLAN_CACHE, "256M", "", USER,                                                                 \
+      "most bytes of scratch memory that the plans kept for further calls of a kind may hold")                         \
     X(BYTES, unexpected_limit, UNEXPECTED_LIMIT, "64M", "", USER,                                                      \
       "most bytes of messages that a rank keeps for receives that have not been posted yet")                           \
     X(TEXT, trace, TRACE, "", "path, %r is the rank, %t the transport", USER,                                          \

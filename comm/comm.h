@@ -10,12 +10,14 @@
 #include "comm/p2p/p2p.h"
 
 struct wr_mem_state;
+struct wr_coll_state;
 
 struct weir_comm {
     weir_ctx *ctx;
     struct wr_engine *engine;
     struct wr_p2p *p2p;
     struct wr_mem_state *mem;
+    struct wr_coll_state *coll;
     uint32_t id; /* the space in which its messages are matched; the same on all its ranks */
     int rank, size;
     uint64_t next_mem_id; /* of the next weir_mem; the same on all its ranks */

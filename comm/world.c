@@ -5,10 +5,11 @@
 #include <stdlib.h>
 
 #include "base/error.h"
+#include "comm/coll/coll.h"
 #include "comm/transport/layer.h"
 #include "comm/mem/mem.h"
 
-enum { SIGNALS = 4096 };
+enum { SIGNALS = 65536 };
 
 static void p2p_peer_lost(void *arg, int peer)
 {
@@ -67,9 +68,19 @@ static weir_status open_comms(weir_ctx *ctx, struct wr_comms **out, weir_error *
         .work = wr_p2p_work(c->p2p),
     };
     wr_engine_add_user(c->engine, &p2p);
-    c->world = (struct weir_comm){ctx, c->engine, c->p2p, c->mem, 0, ctx->rank, ctx->size, 1};
+    c->world = (struct weir_comm){.ctx = ctx, .engine = c->engine, .p2p = c->p2p, .mem = c->mem, .rank = ctx->rank, .size = ctx->size, .next_mem_id = 1};
+    status = wr_coll_create(&c->world, &c->world.coll, err);
+    if (status)
+        goto destroy_mem;
+    struct wr_engine_user coll = {.arg = c->world.coll,
+                                  .am = {[WR_AM_AGREE] = wr_coll_on_agree},
+                                  .on_peer_lost = wr_coll_peer_lost,
+                                  .progress = wr_coll_progress};
+    wr_engine_add_user(c->engine, &coll);
     *out = c;
     return WEIR_OK;
+destroy_mem:
+    wr_mem_state_destroy(c->mem);
 destroy_p2p:
     wr_p2p_destroy(c->p2p);
 close_engine:
@@ -84,6 +95,7 @@ static void close_comms(weir_ctx *ctx, bool abandon)
     struct wr_comms *c = ctx->comms;
     if (!abandon)
         wr_engine_part(c->engine);
+    wr_coll_destroy(c->world.coll);
     wr_mem_state_destroy(c->mem); /* gives registrations back, so before the transports close */
     wr_engine_close(c->engine);
     wr_p2p_destroy(c->p2p);

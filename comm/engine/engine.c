@@ -2,6 +2,7 @@
 /* Routes, connections, progress, waiting and lost ranks. Opening is in engine_open.c. */
 #include "comm/engine/engine.h"
 
+#include <stdarg.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -189,6 +190,26 @@ int wr_engine_poll(struct wr_engine *e)
     return progress_some(e, all ? e->ntransports : e->ntransports - 1);
 }
 
+void wr_engine_stop(struct wr_engine *e, weir_status status, int rank, const char *fmt, ...)
+{
+    va_list ap;
+    if (e->stopped.status)
+        return;
+    va_start(ap, fmt);
+    vsnprintf(e->stopped.message, sizeof e->stopped.message, fmt, ap);
+    va_end(ap);
+    e->stopped.rank = rank;
+    e->stopped.status = status;
+}
+
+weir_status wr_engine_stop_error(const struct wr_engine *e, weir_error *err)
+{
+    wr_error_set(err, e->stopped.status, "call the same collectives in the same order with the same arguments on all ranks", "%s",
+                 e->stopped.message);
+    wr_error_at(err, e->stopped.rank, NULL);
+    return e->stopped.status;
+}
+
 struct wait {
     struct wr_engine *engine;
     bool (*ready)(void *arg);
@@ -198,7 +219,7 @@ struct wait {
 static bool wait_ended(void *arg)
 {
     const struct wait *w = arg;
-    return w->ready(w->arg) || w->engine->aborted;
+    return w->ready(w->arg) || w->engine->aborted || w->engine->stopped.status;
 }
 
 weir_status wr_engine_wait(struct wr_engine *e, bool (*ready)(void *arg), void *arg, int64_t deadline, weir_error *err)
@@ -209,6 +230,8 @@ weir_status wr_engine_wait(struct wr_engine *e, bool (*ready)(void *arg), void *
         return wr_error_set(err, status, NULL, "the wait timed out");
     if (status)
         return wr_error_set(err, status, NULL, "waiting failed");
+    if (e->stopped.status && !ready(arg))
+        return wr_engine_stop_error(e, err);
     if (e->aborted && !ready(arg))
         return wr_error_set(err, WEIR_ERR_CANCELED, "look at the launcher's report", "%s", e->abort_reason);
     return WEIR_OK;

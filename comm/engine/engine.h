@@ -28,7 +28,8 @@ enum wr_am_id {
     WR_AM_CREDIT,    /* comm/p2p: the receiver has room again */
     WR_AM_STAGED_PUT, /* comm/mem: a piece for memory that is not registered */
     WR_AM_STAGED_ASK, /* comm/mem: asks for a piece of such memory, or whether all pieces have come */
-    WR_AM_STAGED_ANSWER
+    WR_AM_STAGED_ANSWER,
+    WR_AM_AGREE /* comm/coll: which call a rank is in */
 };
 
 enum { WR_ENGINE_TRANSPORTS = 3 }; /* self, shm, and one for the network */
@@ -72,6 +73,7 @@ struct wr_engine {
     struct wr_engine_user user[8];
     int nusers;
     bool warned_staging;
+    weir_error stopped; /* by wr_engine_stop(); status WEIR_OK: it was not */
     bool aborted; /* the launcher ends the job */
     char abort_reason[192];
     int64_t events_polled_at;
@@ -158,6 +160,10 @@ weir_status wr_engine_wait(struct wr_engine *e, bool (*ready)(void *arg), void *
 
 /* Declares a rank lost; the layers above are told, once, from the next progress on. */
 void wr_engine_peer_lost(struct wr_engine *e, int peer, const char *reason);
+
+/* All waits, now and later, fail with this: the ranks no longer agree on what they do. The first call counts. */
+void wr_engine_stop(struct wr_engine *e, weir_status status, int rank, const char *fmt, ...) WR_PRINTF(4, 5);
+weir_status wr_engine_stop_error(const struct wr_engine *e, weir_error *err);
 
 /* Fills in the error for a lost rank; returns WEIR_ERR_PEER_LOST. */
 weir_status wr_engine_lost_error(const struct wr_engine *e, int peer, weir_error *err);

@@ -156,6 +156,7 @@ HANDLER(5)
 HANDLER(6)
 HANDLER(7)
 HANDLER(8)
+HANDLER(9)
 
 static weir_status open_one(struct wr_engine *e, const char *name, weir_error *err)
 {
@@ -179,7 +180,7 @@ static weir_status open_one(struct wr_engine *e, const char *name, weir_error *e
         .peer_address = peer_address,
         .on_peer_lost = on_peer_lost,
         .arg = link,
-        .am = {on_message_0, on_message_1, on_message_2, on_message_3, on_message_4, on_message_5, on_message_6, on_message_7, on_message_8},
+        .am = {on_message_0, on_message_1, on_message_2, on_message_3, on_message_4, on_message_5, on_message_6, on_message_7, on_message_8, on_message_9},
         .am_arg = e,
         .signals = e->signals,
         .nsignals = e->nsignals,

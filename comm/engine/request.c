@@ -15,6 +15,8 @@ static weir_status end_request(struct weir_request *request, weir_error *err)
     weir_status status = request->status;
     if (status == WEIR_ERR_PEER_LOST)
         wr_engine_lost_error(request->engine, request->peer, err);
+    else if (status && request->engine->stopped.status == status)
+        wr_engine_stop_error(request->engine, err);
     else if (status == WEIR_ERR_TRUNCATED)
         wr_error_set(err, status, "receive into a larger buffer; weir_message.bytes tells the length",
                      "the message from rank %d is longer than the buffer", request->peer);
@@ -22,7 +24,8 @@ static weir_status end_request(struct weir_request *request, weir_error *err)
         wr_error_set(err, status, NULL, "the operation with rank %d failed: %s", request->peer, weir_status_message(status));
     if (status)
         wr_error_operation(err, request->operation);
-    request->release(request);
+    if (!request->persistent)
+        request->release(request);
     return status;
 }
 
@@ -40,10 +43,11 @@ weir_status weir_wait(weir_request **request)
         return WEIR_OK;
     wr_error_reset(&err);
     struct wr_engine *e = r->engine;
+    bool stays = r->persistent;
     wr_engine_lock(e);
     weir_status status = wr_request_finish(r, &err);
     wr_engine_unlock(e);
-    if (status != WEIR_ERR_CANCELED)
+    if (status != WEIR_ERR_CANCELED && !stays)
         *request = NULL;
     return status ? wr_ctx_fail(e->ctx, &err, "weir_wait") : WEIR_OK;
 }
@@ -61,8 +65,10 @@ weir_status weir_test(weir_request **request)
     if (!r->complete)
         wr_engine_progress(e);
     if (r->complete) {
+        bool stays = r->persistent;
         status = end_request(r, &err);
-        *request = NULL;
+        if (!stays)
+            *request = NULL;
     }
     wr_engine_unlock(e);
     return status < 0 ? wr_ctx_fail(e->ctx, &err, "weir_test") : status;
@@ -112,8 +118,10 @@ weir_status weir_waitany(size_t n, weir_request **requests, size_t *index)
     wr_engine_lock(e);
     weir_status status = wr_engine_wait(e, one_is_complete, &any, WR_TIME_INF, &err);
     if (!status) {
+        bool stays = requests[any.index]->persistent;
         status = end_request(requests[any.index], &err);
-        requests[any.index] = NULL;
+        if (!stays)
+            requests[any.index] = NULL;
         *index = any.index;
     }
     wr_engine_unlock(e);

@@ -14,6 +14,7 @@ struct weir_request {
     struct wr_engine *engine;
     struct weir_ctx *ctx;  /* whose weir_last_error() tells of a failure */
     bool complete;
+    bool persistent;       /* stays the user's when it has completed, to be started again */
     weir_status status;    /* of the completed operation */
     int peer;              /* world rank that the operation concerns, -1 for none */
     const char *operation; /* "weir_isend": what was asked, for errors */
@@ -23,7 +24,7 @@ struct weir_request {
 static inline void wr_request_init(struct weir_request *request, struct weir_ctx *ctx, struct wr_engine *engine, int peer, const char *operation,
                                    void (*release)(struct weir_request *request))
 {
-    *request = (struct weir_request){engine, ctx, false, WEIR_OK, peer, operation, release};
+    *request = (struct weir_request){.engine = engine, .ctx = ctx, .peer = peer, .operation = operation, .release = release};
 }
 
 /* Called once, with the lock held. */

@@ -55,7 +55,8 @@ static void find_addresses(struct address *a)
     struct ifaddrs *list = NULL;
     if (!getifaddrs(&list))
         for (struct ifaddrs *i = list; i && a->count < MOST_ADDRESSES; i = i->ifa_next)
-            if (i->ifa_addr && i->ifa_addr->sa_family == AF_INET && i->ifa_flags & IFF_UP && !(i->ifa_flags & IFF_LOOPBACK))
+            if (i->ifa_addr && i->ifa_addr->sa_family == AF_INET && i->ifa_flags & IFF_UP &&
+                !(i->ifa_flags & IFF_LOOPBACK))
                 a->ip[a->count++] = ((struct sockaddr_in *)(void *)i->ifa_addr)->sin_addr.s_addr;
     freeifaddrs(list);
     if (!a->count)
@@ -86,10 +87,12 @@ weir_status wr_watch_open(const struct wr_watch_params *params, struct wr_watch 
     w->events = epoll_create1(EPOLL_CLOEXEC);
     w->listener = socket(AF_INET, SOCK_STREAM | SOCK_NONBLOCK | SOCK_CLOEXEC, 0);
     struct epoll_event ev = {.events = EPOLLIN, .data.ptr = NULL};
-    if (w->events < 0 || w->listener < 0 || bind(w->listener, (struct sockaddr *)&any, sizeof any) || listen(w->listener, BACKLOG) ||
-        getsockname(w->listener, (struct sockaddr *)&any, &len) || epoll_ctl(w->events, EPOLL_CTL_ADD, w->listener, &ev)) {
-        weir_status status = wr_error_errno(err, WEIR_ERR_SYSTEM, errno, "raise the limit of open files, or set WEIR_WATCH=no",
-                                            "no socket to watch peers with");
+    if (w->events < 0 || w->listener < 0 || bind(w->listener, (struct sockaddr *)&any, sizeof any) ||
+        listen(w->listener, BACKLOG) || getsockname(w->listener, (struct sockaddr *)&any, &len) ||
+        epoll_ctl(w->events, EPOLL_CTL_ADD, w->listener, &ev)) {
+        weir_status status =
+            wr_error_errno(err, WEIR_ERR_SYSTEM, errno, "raise the limit of open files, or set WEIR_WATCH=no",
+                           "no socket to watch peers with");
         wr_watch_close(w);
         return status;
     }
@@ -125,7 +128,9 @@ static void drop(struct connection *c)
 static bool try_next(struct wr_watch *w, struct connection *c)
 {
     while (c->next < c->address.count) {
-        struct sockaddr_in to = {.sin_family = AF_INET, .sin_port = c->address.port, .sin_addr.s_addr = c->address.ip[c->next++]};
+        struct sockaddr_in to = {.sin_family = AF_INET,
+                                 .sin_port = c->address.port,
+                                 .sin_addr.s_addr = c->address.ip[c->next++]};
         struct epoll_event ev = {.events = EPOLLOUT | EPOLLRDHUP, .data.ptr = c};
         if (c->fd >= 0)
             close(c->fd);
@@ -192,7 +197,8 @@ static void look_at(struct wr_watch *w, struct connection *c, uint32_t what)
     if (!c->established) {
         if (error || what & (EPOLLERR | EPOLLHUP)) {
             if (!try_next(w, c)) {
-                wr_info(w->params.log, TRANSPORT, "rank %d cannot be watched: %s", c->peer, wr_strerror(error, text, sizeof text));
+                wr_info(w->params.log, TRANSPORT, "rank %d cannot be watched: %s", c->peer,
+                        wr_strerror(error, text, sizeof text));
                 drop(c);
             }
             return;
@@ -208,7 +214,8 @@ static void look_at(struct wr_watch *w, struct connection *c, uint32_t what)
         error = errno;
     }
     if (n != 1 || byte != GOODBYE)
-        w->params.on_lost(w->params.arg, c->peer, error == ETIMEDOUT ? "its host does not answer" : "its process has ended");
+        w->params.on_lost(w->params.arg, c->peer,
+                          error == ETIMEDOUT ? "its host does not answer" : "its process has ended");
     drop(c);
 }
 
@@ -235,8 +242,7 @@ void wr_watch_close(struct wr_watch *w)
         return;
     if (w->listener >= 0)
         accept_all(w);
-    wr_list_for_each_safe(c, next, &w->connections, link)
-    {
+    wr_list_for_each_safe (c, next, &w->connections, link) {
         if (c->peer < 0 && send(c->fd, &byte, 1, MSG_DONTWAIT | MSG_NOSIGNAL) == 1)
             shutdown(c->fd, SHUT_WR);
         drop(c);

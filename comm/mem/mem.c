@@ -70,8 +70,8 @@ static void close_part(struct weir_mem *mem)
     if (mem->private_memory)
         munmap(mem->private_memory, mem->private_bytes);
     if (mem->signal_base != UINT32_MAX) {
-        s->signal_used[mem->signal_base / WEIR_SIGNALS] = 0;
         s->by_block[mem->signal_base / WEIR_SIGNALS] = NULL;
+        wr_mem_give_signals(s, mem->signal_base, WEIR_SIGNALS);
     }
     s->allocated -= mem->allocated;
     s->mapped -= mem->mapped;
@@ -117,17 +117,31 @@ void wr_mem_state_destroy(struct wr_mem_state *s)
 
 /* ---- making ---- */
 
-static weir_status take_signals(struct wr_mem_state *s, uint32_t *base, weir_error *err)
+static uint32_t blocks_of(uint32_t n)
 {
-    for (uint32_t b = 0; b < s->signal_blocks; b++)
-        if (!s->signal_used[b]) {
-            s->signal_used[b] = 1;
-            *base = b * WEIR_SIGNALS;
-            memset(&s->engine->signals[*base], 0, WEIR_SIGNALS * sizeof *s->engine->signals);
-            return WEIR_OK;
-        }
-    return wr_error_set(err, WEIR_ERR_LIMIT, "free memory handles that are no longer used",
-                        "all %u memory handles of a context are in use", s->signal_blocks);
+    return (n + WEIR_SIGNALS - 1) / WEIR_SIGNALS;
+}
+
+weir_status wr_mem_take_signals(struct wr_mem_state *s, uint32_t n, uint32_t *first, weir_error *err)
+{
+    uint32_t need = blocks_of(n), run = 0;
+    for (uint32_t b = 0; b < s->signal_blocks; b++) {
+        run = s->signal_used[b] ? 0 : run + 1;
+        if (run < need)
+            continue;
+        uint32_t from = b + 1 - need;
+        memset(&s->signal_used[from], 1, need);
+        *first = from * WEIR_SIGNALS;
+        memset(&s->engine->signals[*first], 0, (size_t)need * WEIR_SIGNALS * sizeof *s->engine->signals);
+        return WEIR_OK;
+    }
+    return wr_error_set(err, WEIR_ERR_LIMIT, "free memory handles and persistent requests that are no longer used",
+                        "no %u of the %u signals of a context are free", n, s->signal_blocks * WEIR_SIGNALS);
+}
+
+void wr_mem_give_signals(struct wr_mem_state *s, uint32_t first, uint32_t n)
+{
+    memset(&s->signal_used[first / WEIR_SIGNALS], 0, blocks_of(n));
 }
 
 static weir_status check_limit(const struct wr_mem_state *s, uint64_t bytes, weir_error *err)
@@ -366,7 +380,7 @@ static weir_status make(weir_comm *comm, void *addr, const struct request_card *
     if (!status && !user_owned)
         status = check_limit(s, request->bytes, err);
     if (!status)
-        status = take_signals(s, &mem->signal_base, err);
+        status = wr_mem_take_signals(s, WEIR_SIGNALS, &mem->signal_base, err);
     status = wr_exchange_agree(comm, status, err);
     if (status)
         goto out;
@@ -398,6 +412,12 @@ out:
     wr_buf_free(&keys);
     free(cards);
     return status;
+}
+
+weir_status wr_mem_alloc(weir_comm *comm, uint64_t bytes, struct weir_mem **mem, weir_error *err)
+{
+    struct request_card request = {bytes, 0, KIND_ALLOC, comm->next_mem_id};
+    return make(comm, NULL, &request, mem, err);
 }
 
 static weir_status make_public(weir_comm *comm, void *addr, const struct request_card *request, weir_mem **mem,
@@ -443,25 +463,30 @@ static bool nothing_outstanding(void *arg)
     return !((const struct weir_mem *)arg)->outstanding;
 }
 
+weir_status wr_mem_free(struct weir_mem *mem, weir_error *err)
+{
+    weir_comm *comm = mem->comm;
+    weir_status status = wr_engine_wait(comm->engine, nothing_outstanding, mem, WR_TIME_INF, err);
+    if (!status) /* nobody writes to memory that is gone: all have flushed and have come here */
+        status = wr_mem_flush(mem, -1, err);
+    weir_status met = wr_exchange_barrier(comm, status ? NULL : err);
+    retire(mem);
+    return status ? status : met;
+}
+
 static weir_status end(weir_mem *mem, bool user_owned, const char *operation)
 {
     weir_error err = {.rank = -1};
     weir_status status;
     weir_comm *comm = mem->comm;
     wr_engine_lock(comm->engine);
-    if (!mem->alive || mem->user_owned != user_owned) {
+    if (!mem->alive || mem->user_owned != user_owned)
         status = wr_error_set(&err, mem->alive ? WEIR_ERR_INVALID : WEIR_ERR_STALE,
                               user_owned ? "free allocated memory with weir_mem_free()"
                                          : "end a registration with weir_mem_deregister()",
                               mem->alive ? "the memory was made in another way" : "the memory was freed already");
-    } else {
-        status = wr_engine_wait(comm->engine, nothing_outstanding, mem, WR_TIME_INF, &err);
-        if (!status) /* nobody writes to memory that is gone: all have flushed and have come here */
-            status = wr_mem_flush(mem, -1, &err);
-        weir_status met = wr_exchange_barrier(comm, status ? NULL : &err);
-        status = status ? status : met;
-        retire(mem);
-    }
+    else
+        status = wr_mem_free(mem, &err);
     wr_engine_unlock(comm->engine);
     return status ? wr_ctx_fail(comm->ctx, &err, operation) : WEIR_OK;
 }

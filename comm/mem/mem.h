@@ -81,6 +81,20 @@ weir_status wr_mem_flush(struct weir_mem *mem, int rank, weir_error *err);
 void wr_mem_progress(void *state);
 void wr_mem_peer_lost(void *state, int rank);
 
+/* With the lock held: memory of `bytes` bytes at this rank, collective, and its end. */
+weir_status wr_mem_alloc(weir_comm *comm, uint64_t bytes, struct weir_mem **mem, weir_error *err);
+weir_status wr_mem_free(struct weir_mem *mem, weir_error *err);
+
+/* The memory handle that holds [addr, addr + len) and every rank knows, or NULL. */
+struct weir_mem *wr_mem_containing(struct wr_mem_state *state, const void *addr, uint64_t len, uint64_t *offset);
+
+/* Another rank's part in this process, NULL when it is not mapped; with the lock held. */
+void *wr_mem_peer_address(struct weir_mem *mem, int rank);
+
+/* `n` signal slots of this rank in a row, zeroed, and their return. */
+weir_status wr_mem_take_signals(struct wr_mem_state *state, uint32_t n, uint32_t *first, weir_error *err);
+void wr_mem_give_signals(struct wr_mem_state *state, uint32_t first, uint32_t n);
+
 /* The registration on transport `t` that covers [addr, addr + len), for comm/p2p; NULL when there is none. */
 struct wr_region *wr_mem_find(void *state, struct wr_transport *t, const void *addr, uint64_t len, uint64_t *offset);
 

@@ -51,17 +51,10 @@ struct wr_rkey *wr_mem_rkey(struct weir_mem *mem, int rank, weir_error *err)
 struct wr_region *wr_mem_find(void *arg, struct wr_transport *t, const void *addr, uint64_t len, uint64_t *offset)
 {
     struct wr_mem_state *s = arg;
-    struct weir_mem *mem;
-    wr_list_for_each (mem, &s->alive, link) {
-        uint64_t from = (uint64_t)((uintptr_t)addr - (uintptr_t)mem->addr);
-        if ((uintptr_t)addr < (uintptr_t)mem->addr || from > mem->bytes || len > mem->bytes - from)
-            continue;
-        for (int i = 0; i < s->engine->ntransports; i++)
-            if (s->engine->transport[i] == t && mem->region[i]) {
-                *offset = from;
-                return mem->region[i];
-            }
-    }
+    struct weir_mem *mem = wr_mem_containing(s, addr, len, offset);
+    for (int i = 0; mem && i < s->engine->ntransports; i++)
+        if (s->engine->transport[i] == t)
+            return mem->region[i];
     return NULL;
 }
 

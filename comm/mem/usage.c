@@ -17,18 +17,39 @@ uint64_t weir_mem_bytes(const weir_mem *mem, int rank)
     return mem->alive && rank >= 0 && rank < mem->comm->size ? mem->peer[rank].bytes : 0;
 }
 
+void *wr_mem_peer_address(struct weir_mem *mem, int rank)
+{
+    const struct wr_mem_peer *peer = &mem->peer[rank];
+    if (rank == mem->comm->rank)
+        return mem->addr;
+    if (!mem->segment || peer->segment_index < 0 || !peer->bytes)
+        return NULL;
+    wr_shm_segment_touch(mem->segment, peer->segment_index, 0, peer->bytes);
+    return wr_shm_segment_base(mem->segment, peer->segment_index);
+}
+
 void *weir_mem_peer_ptr(weir_mem *mem, int rank)
 {
     if (!mem->alive || rank < 0 || rank >= mem->comm->size)
         return NULL;
-    if (rank == mem->comm->rank)
-        return mem->addr;
-    if (!mem->segment || mem->peer[rank].segment_index < 0 || !mem->peer[rank].bytes)
-        return NULL;
     wr_engine_lock(mem->comm->engine);
-    wr_shm_segment_touch(mem->segment, mem->peer[rank].segment_index, 0, mem->peer[rank].bytes);
+    void *address = wr_mem_peer_address(mem, rank);
     wr_engine_unlock(mem->comm->engine);
-    return wr_shm_segment_base(mem->segment, mem->peer[rank].segment_index);
+    return address;
+}
+
+struct weir_mem *wr_mem_containing(struct wr_mem_state *s, const void *addr, uint64_t len, uint64_t *offset)
+{
+    struct weir_mem *mem;
+    wr_list_for_each(mem, &s->alive, link)
+    {
+        uint64_t from = (uint64_t)((uintptr_t)addr - (uintptr_t)mem->addr);
+        if ((uintptr_t)addr < (uintptr_t)mem->addr || from > mem->bytes || len > mem->bytes - from)
+            continue;
+        *offset = from;
+        return mem;
+    }
+    return NULL;
 }
 
 /* The proportional set size of this process in bytes; 0 when the kernel does not tell. */

@@ -14,5 +14,6 @@
 #include <weir/comm.h>
 #include <weir/mem.h>
 #include <weir/p2p.h>
+#include <weir/coll.h>
 
 #endif

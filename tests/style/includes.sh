@@ -51,7 +51,7 @@ BEGIN {
         ok = to == from || to == "comm/transport" || to == "topo" || to == "base"
     if (from == "comm" && to ~ /^comm\/transport\//) ok = 1                # the table of all transports
     if (from == "comm/engine" && to ~ /^comm\/transport\/(trace|fault|contrary)$/) ok = 1  # the layers that it puts on
-    if (from == "comm/mem" && what == "comm/transport/shm/shm.h") ok = 1  # segments of the node
+    if (from ~ /^comm\/(mem|plan|coll)$/ && what == "comm/transport/shm/shm.h") ok = 1  # memory and sleepers of the node
     if ($1 ~ /^comm\/transport\/[^\/]*$/ && $1 ~ /table/ && to ~ /^comm\/transport\//) ok = 1
     if ($1 ~ /^tools\/weirrun/ && (to == "comm/boot" || to == "topo")) ok = 1  # the server; the check of placements
     if ($1 ~ /^tools\/weir-plan/ && to == "comm/plan") ok = 1

@@ -223,6 +223,8 @@ struct wr_shm {
     struct wr_pool pool;
     uint32_t next_id, pass;
     uint32_t removed; /* entries ever taken out of `pending` */
+    bool (*user_pending)(void *arg); /* of wr_shm_set_pending(), may be NULL */
+    void *user_pending_arg;
     bool restless; /* operations in flight may move without anything coming in */
     bool look;     /* look for dead peers at the next occasion */
     unsigned idle;

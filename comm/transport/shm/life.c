@@ -135,6 +135,8 @@ void wr_shm_probe_attach(struct wr_shm *s, struct wr_shm_peer *p)
 /* Whether there is something to do: seen after this rank's sleeper word is visible to all. */
 static bool is_work(struct wr_shm *s)
 {
+    if (s->user_pending && s->user_pending(s->user_pending_arg))
+        return true;
     if (s->restless || s->look || __atomic_exchange_n(&s->kicked, 0, __ATOMIC_ACQ_REL))
         return true;
     for (int w = 0; w * 64 < s->n; w++)
@@ -147,6 +149,21 @@ static bool is_work(struct wr_shm *s)
         if (s->peers[i].starved && !s->peers[i].lost && wr_shm_has_credit(s, &s->peers[i]))
             return true;
     return false;
+}
+
+void wr_shm_set_pending(struct wr_transport *t, bool (*pending)(void *arg), void *arg)
+{
+    struct wr_shm *s = wr_shm_of(t);
+    s->user_pending = pending;
+    s->user_pending_arg = arg;
+}
+
+void wr_shm_wake_rank(struct wr_transport *t, int rank)
+{
+    struct wr_shm *s = wr_shm_of(t);
+    struct wr_shm_peer *p = wr_shm_peer_of(s, rank);
+    if (p && p->block)
+        wr_shm_wake(s, p);
 }
 
 /* Announces that this rank sleeps; false when it must not. */

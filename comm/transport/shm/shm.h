@@ -35,6 +35,13 @@ weir_status wr_shm_segment_create(struct wr_transport *t, const int *ranks, int 
  */
 void wr_shm_set_idle(struct wr_transport *t, void (*idle)(void *arg), void *arg);
 
+/* Wakes a rank of this node (a world rank) that sleeps, after something was written for it to shared memory. Cheap when it does
+ * not sleep. */
+void wr_shm_wake_rank(struct wr_transport *t, int rank);
+
+/* Before this rank sleeps, pending(arg) is asked whether something has come by plain stores; true keeps it awake. */
+void wr_shm_set_pending(struct wr_transport *t, bool (*pending)(void *arg), void *arg);
+
 /* The address and size of part `index` in this process; with WR_SHM_SEGMENT_SHARED every index gives the one part. */
 void *wr_shm_segment_base(const struct wr_shm_segment *segment, int index);
 uint64_t wr_shm_segment_bytes(const struct wr_shm_segment *segment, int index);

@@ -1,0 +1,136 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/*
+ * Agreement on calls that find a plan again. Different calls have different plans and therefore different memory and counters,
+ * so ranks that do not agree always wait for each other, and nothing is mixed up. A rank that waits for longer than a few
+ * milliseconds tells rank 0 which call it is in, once; rank 0 compares it with its own call of the same number and, when they
+ * differ, tells all ranks. The communicator cannot be used after that. The fast path only counts.
+ */
+#include <string.h>
+
+#include "base/clock.h"
+#include "base/error.h"
+#include "comm/coll/coll.h"
+
+enum { PATIENCE_NS = 5 * 1000 * 1000, LOOK_EVERY = 256 };
+
+/* What travels: a call, and in a verdict also the one of rank 0. */
+struct agree_message {
+    uint64_t number;
+    struct wr_coll_record mine, first;
+    int32_t rank, verdict;
+};
+
+static bool same(const struct wr_coll_record *a, const struct wr_coll_record *b)
+{
+    return !memcmp(&a->key, &b->key, sizeof a->key) && a->form == b->form;
+}
+
+void wr_coll_note(struct wr_coll_state *s, const struct wr_coll_call *call, bool persistent)
+{
+    struct wr_coll_record *r = &s->record[s->calls % WR_COLL_RECORDS];
+    memset(r, 0, sizeof *r);
+    r->key = wr_coll_key(call);
+    r->form = persistent;
+    s->calls++;
+    s->told = false;
+    s->looks = 0;
+    s->since = 0;
+    if (s->comm->rank == 0 && s->nearly)
+        wr_coll_look_back(s);
+}
+
+/* Everybody learns that a rank's call differs from rank 0's. */
+static void stop(struct wr_coll_state *s, const struct agree_message *m)
+{
+    char first[160], other[160];
+    wr_coll_describe(&m->first.key, first, sizeof first);
+    wr_coll_describe(&m->mine.key, other, sizeof other);
+    s->broken = true;
+    wr_engine_stop(s->comm->engine, WEIR_ERR_MISMATCH, m->rank,
+                   "in collective call %llu rank 0 called %s%s, rank %d called %s%s", (unsigned long long)m->number,
+                   first, m->first.form ? " (persistent)" : "", m->rank, other, m->mine.form ? " (persistent)" : "");
+    struct wr_coll_request *r;
+    wr_list_for_each (r, &s->active, link)
+        wr_exec_break(r->exec, WEIR_ERR_MISMATCH);
+}
+
+/* Rank 0 compares; a call that it has not reached yet is kept. */
+static void judge(struct wr_coll_state *s, const struct agree_message *m)
+{
+    if (m->number >= s->calls) {
+        s->nearly += !s->early[m->rank].number_plus_one;
+        s->early[m->rank] = (struct wr_coll_early){m->number + 1, m->mine};
+        return;
+    }
+    const struct wr_coll_record *own = &s->record[m->number % WR_COLL_RECORDS];
+    if (s->calls - m->number > WR_COLL_RECORDS || same(own, &m->mine) || s->verdict_pending || s->broken)
+        return;
+    struct agree_message verdict = *m;
+    verdict.first = *own;
+    verdict.verdict = 1;
+    _Static_assert(sizeof verdict <= sizeof s->verdict, "room for a verdict");
+    memcpy(s->verdict, &verdict, sizeof verdict);
+    s->verdict_pending = true;
+    s->verdict_next = 1;
+    stop(s, &verdict);
+}
+
+void wr_coll_look_back(struct wr_coll_state *s)
+{
+    for (int r = 0; r < s->comm->size; r++) {
+        struct wr_coll_early e = s->early[r];
+        if (!e.number_plus_one || e.number_plus_one > s->calls)
+            continue;
+        struct agree_message m = {.number = e.number_plus_one - 1, .mine = e.record, .rank = r};
+        s->early[r].number_plus_one = 0;
+        s->nearly--;
+        judge(s, &m);
+    }
+}
+
+void wr_coll_on_agree(void *arg, int source, const void *data, size_t len)
+{
+    struct wr_coll_state *s = arg;
+    struct agree_message m;
+    if (len != sizeof m)
+        return;
+    memcpy(&m, data, sizeof m);
+    if (m.verdict && !s->broken)
+        stop(s, &m);
+    else if (!m.verdict && s->comm->rank == 0 && m.rank == source)
+        judge(s, &m);
+}
+
+/* Passes the verdict on, as far as there is room. */
+static void send_verdict(struct wr_coll_state *s)
+{
+    weir_error err;
+    while (s->verdict_next < s->comm->size) {
+        int peer = s->verdict_next;
+        struct wr_transport *t = wr_engine_peer(s->comm->engine, peer, &err);
+        if (t && t->ops->am(t, peer, WR_AM_AGREE, s->verdict, sizeof(struct agree_message), NULL, 0, 0, &err) ==
+                     WEIR_ERR_BUSY)
+            return;
+        s->verdict_next++;
+    }
+    s->verdict_pending = false;
+}
+
+void wr_coll_agree_progress(struct wr_coll_state *s)
+{
+    weir_error err;
+    if (s->verdict_pending)
+        send_verdict(s);
+    if (s->told || s->broken || s->comm->rank == 0 || !s->calls || ++s->looks % LOOK_EVERY)
+        return;
+    int64_t now = wr_clock_ns();
+    if (!s->since)
+        s->since = now;
+    if (now - s->since < PATIENCE_NS)
+        return;
+    struct agree_message m = {.number = s->calls - 1,
+                              .mine = s->record[(s->calls - 1) % WR_COLL_RECORDS],
+                              .rank = s->comm->rank};
+    struct wr_transport *t = wr_engine_peer(s->comm->engine, 0, &err);
+    s->told = !t || t->ops->am(t, 0, WR_AM_AGREE, &m, sizeof m, NULL, 0, 0, &err) != WEIR_ERR_BUSY;
+}

@@ -1,0 +1,154 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/* The state of a communicator's collectives: topology, running requests, progress. */
+#include "comm/coll/coll.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/error.h"
+#include "comm/transport/shm/shm.h"
+
+static weir_status make_topo(struct wr_coll_state *s, weir_error *err)
+{
+    const weir_ctx *ctx = s->comm->ctx;
+    int n = s->comm->size, nodes = ctx->nnodes;
+    s->node_of = malloc((size_t)n * sizeof *s->node_of);
+    s->local_rank = malloc((size_t)n * sizeof *s->local_rank);
+    s->node_rank_store = malloc((size_t)n * sizeof *s->node_rank_store);
+    s->node_size = calloc((size_t)nodes, sizeof *s->node_size);
+    s->node_ranks = calloc((size_t)nodes, sizeof *s->node_ranks);
+    if (!s->node_of || !s->local_rank || !s->node_rank_store || !s->node_size || !s->node_ranks)
+        return wr_error_memory(err, (size_t)n * 3 * sizeof *s->node_of, "the ranks' nodes");
+    for (int r = 0; r < n; r++) {
+        s->node_of[r] = ctx->node_of[r];
+        s->local_rank[r] = s->node_size[s->node_of[r]]++;
+    }
+    for (int node = 0, at = 0; node < nodes; at += s->node_size[node++])
+        s->node_ranks[node] = s->node_rank_store + at;
+    for (int r = 0; r < n; r++)
+        s->node_ranks[s->node_of[r]][s->local_rank[r]] = r;
+    s->topo = (struct wr_plan_topo){.nranks = n,
+                                    .nnodes = nodes,
+                                    .node_of = s->node_of,
+                                    .node_ranks = (const int *const *)s->node_ranks,
+                                    .node_size = s->node_size,
+                                    .local_rank = s->local_rank};
+    return WEIR_OK;
+}
+
+/* Whether a plan could go on although no transport has anything: its signals on the node are plain stores. */
+static bool has_signals(void *arg)
+{
+    struct wr_coll_state *s = arg;
+    struct wr_coll_request *r;
+    wr_list_for_each (r, &s->active, link)
+        if (wr_exec_can_move(r->exec))
+            return true;
+    return false;
+}
+
+weir_status wr_coll_create(weir_comm *comm, struct wr_coll_state **state, weir_error *err)
+{
+    struct wr_coll_state *s = calloc(1, sizeof *s);
+    if (!s)
+        return wr_error_memory(err, sizeof *s, "collectives");
+    s->comm = comm;
+    wr_list_init(&s->plans);
+    wr_list_init(&s->active);
+    s->early = comm->rank == 0 ? calloc((size_t)comm->size, sizeof *s->early) : NULL;
+    wr_pool_init(&s->requests, sizeof(struct wr_coll_request), 0, 16, 0);
+    weir_status status = comm->rank == 0 && !s->early
+                             ? wr_error_memory(err, (size_t)comm->size * sizeof *s->early, "collectives")
+                             : make_topo(s, err);
+    if (status) {
+        wr_coll_destroy(s);
+        return status;
+    }
+    if (wr_engine_shm(comm->engine))
+        wr_shm_set_pending(wr_engine_shm(comm->engine), has_signals, s);
+    *state = s;
+    return WEIR_OK;
+}
+
+void wr_coll_destroy(struct wr_coll_state *s)
+{
+    if (!s)
+        return;
+    wr_coll_forget_plans(s);
+    wr_pool_destroy(&s->requests);
+    free(s->early);
+    free(s->node_of);
+    free(s->local_rank);
+    free(s->node_rank_store);
+    free(s->node_size);
+    free(s->node_ranks);
+    free(s);
+}
+
+void wr_coll_progress(void *arg)
+{
+    struct wr_coll_state *s = arg;
+    struct wr_coll_request *r, *next;
+    wr_coll_agree_progress(s);
+    wr_list_for_each_safe (r, next, &s->active, link) {
+        wr_exec_progress(r->exec);
+        if (!wr_exec_done(r->exec))
+            continue;
+        wr_list_remove(&r->link);
+        wr_request_complete(&r->request, wr_exec_status(r->exec));
+    }
+}
+
+void wr_coll_peer_lost(void *arg, int peer)
+{
+    struct wr_coll_state *s = arg;
+    struct wr_coll_request *r;
+    wr_coll_break_plans(s);
+    wr_list_for_each (r, &s->active, link) {
+        r->request.peer = peer;
+        wr_exec_break(r->exec, WEIR_ERR_PEER_LOST);
+    }
+}
+
+/* ---- requests ---- */
+
+static void release(struct weir_request *request)
+{
+    struct wr_coll_request *r = WR_CONTAINER_OF(request, struct wr_coll_request, request);
+    wr_pool_put(&r->state->requests, r);
+}
+
+weir_status wr_coll_request_new(struct wr_coll_state *s, const struct wr_coll_call *call, struct wr_exec *exec,
+                                bool persistent, struct wr_coll_request **request, weir_error *err)
+{
+    struct wr_coll_request *r = wr_pool_get(&s->requests);
+    if (!r)
+        return wr_error_memory(err, sizeof *r, "a request");
+    memset(r, 0, sizeof *r);
+    wr_request_init(&r->request, s->comm->ctx, s->comm->engine, -1, call->operation, release);
+    wr_list_init(&r->link);
+    r->state = s;
+    r->exec = exec;
+    r->call = *call;
+    r->request.persistent = persistent;
+    r->request.complete = persistent; /* not running */
+    *request = r;
+    return WEIR_OK;
+}
+
+void wr_coll_request_start(struct wr_coll_request *r)
+{
+    struct wr_coll_state *s = r->state;
+    const struct wr_plan_spec *spec = wr_exec_spec(r->exec);
+    const void *in = r->call.in;
+    if (in == WEIR_IN_PLACE)
+        in = (const char *)r->call.out + wr_plan_in_offset(spec, s->comm->rank) * spec->elem_size;
+    r->request.complete = false;
+    r->request.status = WEIR_OK;
+    wr_exec_start(r->exec, in, r->call.out);
+    wr_exec_progress(r->exec);
+    if (wr_exec_done(r->exec))
+        wr_request_complete(&r->request, wr_exec_status(r->exec));
+    else
+        wr_list_push_back(&s->active, &r->link);
+}

@@ -1,0 +1,119 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/*
+ * Collectives on a communicator: what a call asks for, the plans that are kept for it, and requests.
+ *
+ * A plan is made in the first call of its kind, collectively: all ranks compare what they called, and rank 0's choice of an
+ * algorithm holds. Later calls of the same kind find it again. Everything runs with the engine's lock held.
+ */
+#ifndef WR_COLL_H
+#define WR_COLL_H
+
+#include <weir/coll.h>
+
+#include "comm/comm.h"
+#include "comm/engine/request.h"
+#include "comm/plan/exec.h"
+
+/* One call, checked. */
+struct wr_coll_call {
+    enum wr_collective coll;
+    const void *in; /* WEIR_IN_PLACE for in place */
+    void *out;
+    uint64_t count; /* elements */
+    weir_type type;
+    weir_op op;
+    int root;
+    const char *operation; /* "weir_allreduce": for errors */
+};
+
+struct wr_coll_state;
+struct wr_coll_plan;
+
+weir_status wr_coll_create(weir_comm *comm, struct wr_coll_state **state, weir_error *err);
+void wr_coll_destroy(struct wr_coll_state *state);
+
+/* What makes two calls of one kind. */
+struct wr_coll_key {
+    uint64_t count;
+    int32_t coll, type, op, root;
+    int32_t in_place, unused;
+};
+struct wr_coll_key wr_coll_key(const struct wr_coll_call *call);
+void wr_coll_describe(const struct wr_coll_key *key, char *buf, size_t size);
+
+/* ---- agree.c ---- */
+
+enum { WR_COLL_RECORDS = 64 }; /* latest calls that are remembered */
+struct wr_coll_record {
+    struct wr_coll_key key;
+    int32_t form, unused;
+};
+struct wr_coll_early { /* at rank 0: a call that another rank is in already */
+    uint64_t number_plus_one;
+    struct wr_coll_record record;
+};
+
+/* Counts a call, before anything waits in it. */
+void wr_coll_note(struct wr_coll_state *state, const struct wr_coll_call *call, bool persistent);
+void wr_coll_agree_progress(struct wr_coll_state *state);
+void wr_coll_look_back(struct wr_coll_state *state);
+void wr_coll_on_agree(void *state, int source, const void *data, size_t len);
+
+/* For the engine. */
+void wr_coll_progress(void *state);
+void wr_coll_peer_lost(void *state, int peer);
+
+/* A request for a plan; not running yet. */
+struct wr_coll_request;
+weir_status wr_coll_request_new(struct wr_coll_state *state, const struct wr_coll_call *call, struct wr_exec *exec,
+                                bool persistent, struct wr_coll_request **request, weir_error *err);
+void wr_coll_request_start(struct wr_coll_request *request);
+
+/* ---- plans.c: making and keeping plans ---- */
+
+/* A plan for a call; persistent ones belong to their request and may use the buffers' registration. Collective when it has to be
+ * made. */
+weir_status wr_coll_plan_get(struct wr_coll_state *state, const struct wr_coll_call *call, bool persistent,
+                             bool blocking, struct wr_exec **exec, weir_error *err);
+
+/* Frees the kept plans without a word to the other ranks. */
+void wr_coll_forget_plans(struct wr_coll_state *state);
+/* A rank is lost: no kept plan can be used again. */
+void wr_coll_break_plans(struct wr_coll_state *state);
+
+/* The algorithm for a spec, as this rank would choose it. */
+weir_status wr_coll_choose(const struct wr_coll_state *state, const struct wr_plan_spec *spec,
+                           const struct wr_algorithm **algorithm, weir_error *err);
+
+struct wr_coll_state {
+    weir_comm *comm;
+    struct wr_plan_topo topo;
+    int *node_of, *local_rank, *node_size, **node_ranks, *node_rank_store;
+    struct wr_list plans; /* kept ones, most recently used first */
+    uint64_t plan_bytes;
+    unsigned nplans;
+    struct wr_list active; /* coll_request that are running */
+    /* agreement */
+    uint64_t calls; /* that were made */
+    struct wr_coll_record record[WR_COLL_RECORDS];
+    bool told;   /* rank 0 knows the latest */
+    bool broken; /* the ranks do not agree: nothing can be called any more */
+    unsigned looks;
+    int64_t since;
+    struct wr_coll_early *early; /* at rank 0, by rank */
+    int nearly;
+    bool verdict_pending;
+    int verdict_next;
+    unsigned char verdict[160];
+    struct wr_pool requests;
+};
+
+struct wr_coll_request {
+    struct weir_request request;
+    struct wr_list link; /* in active */
+    struct wr_coll_state *state;
+    struct wr_exec *exec;
+    struct wr_coll_call call;
+};
+
+#endif

@@ -1,0 +1,65 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/*
+ * Executing a program on memory: exactly the steps that the verifier proves.
+ *
+ * Each execution object owns memory that all ranks of the communicator know: a control part (a flag for each rank of the node
+ * and slot, 128 bytes apart, one writer each) and SCRATCH. On the node a signal is a release store of a counter into the
+ * receiver's flag; between nodes it is the transport's. Counters go on from one execution to the next.
+ *
+ * Nothing is allocated between start and end. Everything runs with the engine's lock held.
+ */
+#ifndef WR_EXEC_H
+#define WR_EXEC_H
+
+#include "base/list.h"
+#include "comm/comm.h"
+#include "comm/kernel/kernel.h"
+#include "comm/mem/mem.h"
+#include "comm/plan/plan.h"
+
+struct wr_exec;
+
+struct wr_exec_params {
+    weir_comm *comm;
+    const struct wr_plan_spec *spec; /* copied, but what it points to outlives the object */
+    const struct wr_algorithm *algorithm;
+    const struct wr_kernel *kernel; /* copied; NULL for collectives that combine nothing (elements are bytes then) */
+    uint64_t divide_by;             /* the result is divided by this (avg), 1 for none */
+    /* With spec->in_mapped / out_mapped: memory in which all ranks' buffers are, and where this rank's begins in it. */
+    struct weir_mem *in_mem, *out_mem;
+    uint64_t in_offset, out_offset;
+};
+
+/* Collective over the communicator: builds the program, makes memory, exchanges what is needed. */
+weir_status wr_exec_create(const struct wr_exec_params *params, struct wr_exec **exec, weir_error *err);
+
+/* Collective; must not be running. NULL is allowed. */
+weir_status wr_exec_destroy(struct wr_exec *x, weir_error *err);
+
+/* Frees it without a word to the other ranks, when the context ends: its memory goes with the memory layer. NULL is allowed. */
+void wr_exec_forget(struct wr_exec *x);
+
+/* What it was made for. */
+const struct wr_plan_spec *wr_exec_spec(const struct wr_exec *x);
+
+/* Begins an execution with these buffers (ignored where they are mapped); must not be running. */
+void wr_exec_start(struct wr_exec *x, const void *in, void *out);
+
+/* Goes on as far as possible; true when something moved. */
+bool wr_exec_progress(struct wr_exec *x);
+
+/* Whether a lane that waits could go on: asked before sleeping. Cheap, changes nothing. */
+bool wr_exec_can_move(const struct wr_exec *x);
+
+bool wr_exec_done(const struct wr_exec *x);
+
+/* WEIR_OK, or what went wrong in the execution that has ended. */
+weir_status wr_exec_status(const struct wr_exec *x);
+
+/* Ends a running execution: a rank is lost. The object cannot be started again. */
+void wr_exec_break(struct wr_exec *x, weir_status status);
+
+/* Bytes of SCRATCH and control that it holds. */
+uint64_t wr_exec_bytes(const struct wr_exec *x);
+
+#endif

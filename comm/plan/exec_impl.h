@@ -1,0 +1,88 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/* Shared by exec.c (running) and exec_create.c (making). */
+#ifndef WR_EXEC_IMPL_H
+#define WR_EXEC_IMPL_H
+
+#include "comm/plan/exec.h"
+
+/* A place with its address; IN and OUT of this rank are relative to the buffers of the execution. */
+struct exec_place {
+    char *base;     /* NULL: relative to x->in or x->out */
+    uint64_t at;    /* bytes */
+    uint8_t buffer; /* enum wr_plan_buffer */
+    bool partial;   /* elements are of the partial type */
+};
+
+/* A step, ready to run. */
+struct exec_step {
+    uint8_t op, flags;
+    uint16_t nplaces;
+    uint32_t place; /* first of its places */
+    uint64_t len;   /* elements */
+    int peer;
+    bool remote;                  /* SIGNAL, WAIT: the peer is on another node */
+    uint32_t *flag;               /* SIGNAL, WAIT on the node: where the counter is */
+    uint32_t *sent;               /* SIGNAL on the node: how many were sent */
+    uint32_t slot;                /* remote: of the transport */
+    uint64_t offset;              /* PUT: bytes from the beginning of the peer's memory */
+    struct exec_counter *counter; /* WAIT: what was consumed before this execution */
+    uint32_t value;
+};
+
+/* What has been waited for from one (peer, slot) in all executions before. */
+struct exec_counter {
+    int peer;
+    uint32_t slot, most; /* largest value that this program waits for */
+    uint64_t base;
+    uint32_t *flag;          /* on the node */
+    uint32_t transport_slot; /* between nodes */
+};
+
+struct exec_lane {
+    uint32_t next, end; /* steps */
+    uint32_t puts;      /* that have not completed here */
+};
+
+/* The completion of a put. */
+struct exec_put {
+    struct wr_op op;
+    struct wr_exec *x;
+    uint32_t lane;
+    struct exec_put *next_free;
+};
+
+struct wr_exec {
+    struct wr_exec_params params;
+    struct wr_plan_spec spec;
+    struct wr_kernel kernel;
+    struct wr_program program;
+    struct wr_engine *engine;
+    struct weir_mem *mem;
+    uint64_t control_bytes;
+    uint32_t slots; /* flags of each rank of the node */
+    struct exec_step *steps;
+    struct exec_place *places;
+    struct exec_lane *lanes;
+    struct exec_counter *counters;
+    uint32_t ncounters;
+    uint32_t *sent; /* by node rank and slot: signals sent on the node */
+    struct exec_remote {
+        int peer;
+        uint32_t slot, transport_slot;
+    } * remote; /* what other nodes' ranks told: their transport's slot for (this rank, slot) */
+    uint32_t nremote;
+    uint32_t first_signal, nsignals; /* of the engine's, for counters between nodes */
+    struct exec_put *puts, *free_put;
+    uint32_t nputs, puts_running;
+    const char *in;
+    char *out;
+    uint32_t lanes_left;
+    bool running, broken;
+    weir_status status;
+    struct wr_region *source_region; /* of IN or OUT for this execution, where the transport insists */
+};
+
+/* The completion of a put or of a signal between nodes. */
+void wr_exec_put_done(struct wr_op *op, weir_status status);
+
+#endif

@@ -1,0 +1,155 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/**
+ * @file
+ * Collective operations.
+ *
+ * Every call is collective over its communicator: all ranks call the same operations in the same order, with arguments that agree
+ * where it is said. Counts are numbers of elements, in 64 bits. ::WEIR_IN_PLACE as the input means that the input stands in the
+ * output buffer already.
+ *
+ * Each operation comes in three forms: weir_X() returns when this rank's part is done; weir_iX() starts it and gives a request;
+ * weir_X_init() makes a request that can be started again and again with weir_start(), completed by weir_wait() or weir_test()
+ * (which leave it to be started again), and is freed by weir_request_free(). A persistent request on memory from
+ * weir_mem_alloc() is the fastest form: ranks of a node then work directly on each other's buffers.
+ *
+ * When ranks call different collectives, all of them get ::WEIR_ERR_MISMATCH, which names who called what; the communicator
+ * cannot be used after that. The first call of a kind (operation, type, count) sets up its plan and waits for the other ranks,
+ * also in the started form.
+ *
+ * Results do not depend on timing: the same call on the same ranks and nodes gives the same bits.
+ */
+#ifndef WEIR_COLL_H
+#define WEIR_COLL_H
+
+#include <stddef.h>
+#include <stdint.h>
+
+#include <weir/comm.h>
+#include <weir/type.h>
+
+#ifdef __cplusplus
+extern "C" {
+#endif
+
+/** As an input buffer: the input is in the output buffer. */
+#define WEIR_IN_PLACE ((const void *)-1)
+
+/** @name All-reduce: out[i] = in_0[i] op in_1[i] op ... on every rank. In place: out holds the input. */
+/** @{ */
+
+/**
+ * All-reduce.
+ *
+ * @param comm   a communicator
+ * @param in     `count` elements, or ::WEIR_IN_PLACE
+ * @param out    `count` elements; must not overlap in
+ * @param count  elements, the same at all ranks
+ * @param type   type of the elements, the same at all ranks
+ * @param op     how they are combined, the same at all ranks
+ * @return ::WEIR_OK; ::WEIR_ERR_INVALID; ::WEIR_ERR_MISMATCH when the ranks' arguments differ; ::WEIR_ERR_PEER_LOST;
+ *         ::WEIR_ERR_NO_MEMORY; ::WEIR_ERR_TRANSPORT
+ *
+ * Thread safety: one collective call at a time for each communicator.
+ */
+weir_status weir_allreduce(weir_comm *comm, const void *in, void *out, uint64_t count, weir_type type, weir_op op);
+
+/** Starts what weir_allreduce() does. The buffers belong to weir until the request has completed. */
+weir_status weir_iallreduce(weir_comm *comm, const void *in, void *out, uint64_t count, weir_type type, weir_op op,
+                            weir_request **request);
+
+/** A persistent weir_allreduce(). */
+weir_status weir_allreduce_init(weir_comm *comm, const void *in, void *out, uint64_t count, weir_type type, weir_op op,
+                                weir_request **request);
+
+/** @} */
+/** @name Reduce-scatter: rank r gets elements r * count .. (r + 1) * count - 1 of the combined vector. */
+/** @{ */
+
+/**
+ * Reduce-scatter. `in` has size * count elements, `out` count. In place: out holds the whole input, the result is its beginning.
+ * Otherwise as weir_allreduce().
+ */
+weir_status weir_reduce_scatter(weir_comm *comm, const void *in, void *out, uint64_t count, weir_type type, weir_op op);
+
+/** Starts what weir_reduce_scatter() does. */
+weir_status weir_ireduce_scatter(weir_comm *comm, const void *in, void *out, uint64_t count, weir_type type, weir_op op,
+                                 weir_request **request);
+
+/** A persistent weir_reduce_scatter(). */
+weir_status weir_reduce_scatter_init(weir_comm *comm, const void *in, void *out, uint64_t count, weir_type type, weir_op op,
+                                     weir_request **request);
+
+/** @} */
+/** @name All-gather: every rank gets the inputs of all, in rank order. */
+/** @{ */
+
+/**
+ * All-gather. `in` has count elements, `out` size * count. In place: this rank's input stands at its place in out.
+ * Otherwise as weir_allreduce().
+ */
+weir_status weir_allgather(weir_comm *comm, const void *in, void *out, uint64_t count, weir_type type);
+
+/** Starts what weir_allgather() does. */
+weir_status weir_iallgather(weir_comm *comm, const void *in, void *out, uint64_t count, weir_type type, weir_request **request);
+
+/** A persistent weir_allgather(). */
+weir_status weir_allgather_init(weir_comm *comm, const void *in, void *out, uint64_t count, weir_type type, weir_request **request);
+
+/** @} */
+/** @name Broadcast: every rank gets the root's buffer. */
+/** @{ */
+
+/**
+ * Broadcast of `count` elements of `buffer` at rank `root` into `buffer` at all ranks. `root` and `count` must agree.
+ * Otherwise as weir_allreduce().
+ */
+weir_status weir_bcast(weir_comm *comm, void *buffer, uint64_t count, weir_type type, int root);
+
+/** Starts what weir_bcast() does. */
+weir_status weir_ibcast(weir_comm *comm, void *buffer, uint64_t count, weir_type type, int root, weir_request **request);
+
+/** A persistent weir_bcast(). */
+weir_status weir_bcast_init(weir_comm *comm, void *buffer, uint64_t count, weir_type type, int root, weir_request **request);
+
+/** @} */
+/** @name Barrier: returns when all ranks have come. */
+/** @{ */
+
+/** Barrier. As weir_allreduce() without data. */
+weir_status weir_barrier(weir_comm *comm);
+
+/** Starts what weir_barrier() does. */
+weir_status weir_ibarrier(weir_comm *comm, weir_request **request);
+
+/** A persistent weir_barrier(). */
+weir_status weir_barrier_init(weir_comm *comm, weir_request **request);
+
+/** @} */
+/** @name Persistent requests */
+/** @{ */
+
+/**
+ * Starts a persistent request. It must not be running.
+ *
+ * @return ::WEIR_OK; ::WEIR_ERR_INVALID for a request that is not persistent; ::WEIR_ERR_BUSY when it is running
+ *
+ * Thread safety: one collective call at a time for each communicator.
+ */
+weir_status weir_start(weir_request *request);
+
+/**
+ * Frees a persistent request that is not running. Collective: all ranks free theirs, in the same order.
+ *
+ * @param[in,out] request  set to NULL; NULL does nothing
+ *
+ * Thread safety: one collective call at a time for each communicator.
+ */
+weir_status weir_request_free(weir_request **request);
+
+/** @} */
+
+#ifdef __cplusplus
+}
+#endif
+
+#endif
