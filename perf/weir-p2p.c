@@ -8,7 +8,7 @@
 #include <string.h>
 #include <time.h>
 
-enum { WARM = 20, SAMPLES_MAX = 20000, BATCHES = 10, RATES = 15, WINDOW_BYTES = 4 << 20 };
+enum { WARM = 20, SAMPLES_MAX = 20000, BATCHES = 10, RATES = 15, WINDOW_BYTES = 16 << 20 };
 
 double now_us(void)
 {
@@ -201,7 +201,7 @@ static bool measure_bandwidth(struct bench *b, const struct options *o, struct r
     bool with_bare = o->reference && has_bare(b);
     uint64_t window = WINDOW_BYTES / row->bytes;
     unsigned slots = slots_of(b, row->bytes);
-    c.window = (int32_t)(window < 2 ? 2 : window > slots ? slots : window);
+    c.window = (int32_t)(window < 4 ? 4 : window > slots ? slots : window);
     if (!order(b, &c, &rate) || !order(b, &c, &rate)) /* the first is a warm-up */
         return false;
     double n = o->point_s * 1e9 / RATES * rate / ((double)row->bytes * c.window);
