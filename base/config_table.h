@@ -57,7 +57,9 @@
     X(ENUM, transport, TRANSPORT, "auto", "auto|shm|ofi|ucx", USER,                                                    \
       "what moves bytes: auto uses shm on a node and WEIR_NETWORK between nodes; a name uses only that one")           \
     X(ENUM, network, NETWORK, "auto", "auto|ofi|ucx", USER,                                                            \
-      "the library used between nodes when WEIR_TRANSPORT is auto: libfabric (ofi) or UCX")                            \
+      "the library used between nodes when WEIR_TRANSPORT is auto: libfabric (ofi), UCX, or (auto) the faster one")                            \
+    X(TEXT, cache_dir, CACHE_DIR, "", "path or off", USER,                                                             \
+      "where the measured speeds of networks are kept; unset is $XDG_CACHE_HOME/weir or ~/.cache/weir; off keeps nothing")\
     X(BOOL, watch, WATCH, "yes", "", USER,                                                                              \
       "find out by idle TCP connections that a rank on another node has died; one descriptor a rank in use")           \
     X(TIME, peer_timeout, PEER_TIMEOUT, "10s", "", USER,                                                               \

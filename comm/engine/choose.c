@@ -6,12 +6,29 @@
 
 #include "base/error.h"
 #include "base/str.h"
+#include "comm/engine/measured.h"
 #include "comm/transport/transport.h"
 
 #define KEY_CHOICE "engine.choice"
 
-/* Networks in order of preference. */
-static const char *const networks[] = {"ofi", "ucx"};
+/* Networks in order of preference, where none is faster. */
+static const char *const names[] = {"ofi", "ucx"};
+
+/* The networks that are built in, the fastest on this host first. */
+static size_t list_networks(weir_ctx *ctx, struct wr_measured networks[WR_ARRAY_SIZE(names)])
+{
+    size_t n = 0;
+    for (size_t i = 0; i < WR_ARRAY_SIZE(names); i++) {
+        networks[n] = (struct wr_measured){.small_ns = 0};
+        wr_str_copy(networks[n].name, sizeof networks[n].name, names[i]);
+        n += wr_transport_find(names[i]) != NULL;
+    }
+    if (n > 1) {
+        wr_measured_get(ctx, networks, n);
+        wr_measured_order(networks, n);
+    }
+    return n;
+}
 
 /* Whether a transport opens on this rank; the reason goes to `why` when it does not. */
 static bool opens(weir_ctx *ctx, const char *name, weir_error *why)
@@ -54,17 +71,19 @@ static weir_status decide(weir_ctx *ctx, struct wr_transport_choice *choice, wei
         return WEIR_OK;
     }
     struct wr_buf tried = {0};
-    for (size_t i = 0; i < WR_ARRAY_SIZE(networks) && !choice->network[0]; i++) {
+    struct wr_measured networks[WR_ARRAY_SIZE(names)];
+    size_t n = list_networks(ctx, networks);
+    for (size_t i = 0; i < n && !choice->network[0]; i++) {
         weir_error why;
-        if (opens(ctx, networks[i], &why))
-            wr_str_copy(choice->network, sizeof choice->network, networks[i]);
+        if (opens(ctx, networks[i].name, &why))
+            wr_str_copy(choice->network, sizeof choice->network, networks[i].name);
         else
             wr_buf_printf(&tried, "%s%s", tried.len ? "; " : "", why.message);
     }
     weir_status status = WEIR_OK;
     if (!choice->network[0])
         status = wr_error_set(err, WEIR_ERR_TRANSPORT, "weir-doctor shows which providers and transports open",
-                              "no network opens between %d nodes: %s", ctx->nnodes, tried.data ? tried.data : "");
+                              "no network opens between %d nodes: %s", ctx->nnodes, tried.data ? tried.data : "none is built in");
     wr_buf_free(&tried);
     return status;
 }
