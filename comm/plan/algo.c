@@ -21,17 +21,34 @@ void wr_wait_mates_earlier(struct wr_program *p, const struct wr_mates *m, uint3
         wr_program_wait_earlier(p, wr_mate(m, i), slot, per_execution);
 }
 
-/* Whether node a comes before node b in the chain that ends at `owner`. */
-static bool before(const struct wr_plan_topo *topo, int owner, int a, int b)
+/* How far b is behind a, going round; 0 for the next one, n - 1 for a itself. */
+static inline uint64_t behind(int a, int b, int n)
 {
-    int n = topo->nnodes;
-    for (int level = topo->nlevels - 1; level >= 0; level--) {
+    int distance = b - a - 1;
+    return (uint64_t)(distance < 0 ? distance + n : distance);
+}
+
+enum { KEY_LEVELS = 2, KEY_BITS = 21 }; /* levels and the node itself that fit into a key; more are compared one by one */
+
+/* Orders nodes as the chain that ends at `owner` does,
+ * as far as the innermost KEY_LEVELS levels and the node itself tell. */
+static inline uint64_t chain_key(const struct wr_plan_topo *topo, int owner, int node)
+{
+    uint64_t key = 0;
+    for (int level = WR_MIN(topo->nlevels, KEY_LEVELS) - 1; level >= 0; level--)
+        key = key << KEY_BITS | behind(topo->group_of[level][owner], topo->group_of[level][node], topo->nnodes);
+    return key << KEY_BITS | behind(owner, node, topo->nnodes);
+}
+
+/* Whether node a, whose key is `x`, comes before node b in that chain. */
+static inline bool before(const struct wr_plan_topo *topo, int owner, int a, uint64_t x, int b, uint64_t y)
+{
+    for (int level = topo->nlevels - 1; level >= KEY_LEVELS; level--) {
         const int *group = topo->group_of[level];
-        int x = (group[a] - group[owner] - 1 + n) % n, y = (group[b] - group[owner] - 1 + n) % n;
-        if (x != y)
-            return x < y;
+        if (group[a] != group[b])
+            return behind(group[owner], group[a], topo->nnodes) < behind(group[owner], group[b], topo->nnodes);
     }
-    return (a - owner - 1 + n) % n < (b - owner - 1 + n) % n;
+    return x < y;
 }
 
 struct wr_hop wr_chain_hop(const struct wr_plan_topo *topo, int owner, int node)
@@ -44,15 +61,20 @@ struct wr_hop wr_chain_hop(const struct wr_plan_topo *topo, int owner, int node)
         hop.next = hop.at < n - 1 ? (node + 1) % n : -1;
         return hop;
     }
+    uint64_t mine = chain_key(topo, owner, node), prev = 0, next = 0;
     for (int k = 0; k < n; k++) {
+        uint64_t key = chain_key(topo, owner, k);
         if (k == node)
             continue;
-        if (before(topo, owner, k, node)) {
+        if (before(topo, owner, k, key, node, mine)) {
             hop.at++;
-            if (hop.prev < 0 || before(topo, owner, hop.prev, k))
+            if (hop.prev < 0 || before(topo, owner, hop.prev, prev, k, key)) {
                 hop.prev = k;
-        } else if (hop.next < 0 || before(topo, owner, k, hop.next)) {
+                prev = key;
+            }
+        } else if (hop.next < 0 || before(topo, owner, k, key, hop.next, next)) {
             hop.next = k;
+            next = key;
         }
     }
     return hop;

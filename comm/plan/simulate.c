@@ -6,7 +6,7 @@
 #include "base/error.h"
 #include "comm/plan/simulate_impl.h"
 
-enum { MAX_STEPS = 16000000, CLASSES_FROM = 512, CHUNKS = 16, DEFAULT_CHUNK = 1 << 15 };
+enum { MAX_STEPS = 16000000, CLASSES_FROM = 512, CHUNKS = 16, FEWEST_CHUNKS = 4, DEFAULT_CHUNK = 1 << 15 };
 
 struct choice {
     const struct wr_algorithm *algorithm;
@@ -35,37 +35,55 @@ static struct wr_plan_spec fewer_chunks(const struct wr_plan_spec *spec, uint64_
 
 static bool has_chunks(const struct wr_plan_spec *spec)
 {
-    return !spec->counts && spec->count / unit(spec) > 2 * CHUNKS + 2;
+    return !spec->counts && spec->count / unit(spec) > 2 * FEWEST_CHUNKS + 2;
 }
 
-/* Steps of the longest program among some, as they are. */
-static weir_status program_steps(const struct choice *how, const struct wr_plan_spec *spec, double *steps)
+/* Steps of programs. */
+struct load {
+    double mean, longest;
+};
+
+/* Of the programs of a rank in the middle of the machine, of the first of its node, which may lead the others, and of the root. */
+static weir_status program_steps(const struct choice *how, const struct wr_plan_spec *spec, struct load *load)
 {
-    int n = spec->topo->nranks, at[] = {0, n / 2, n - 1, spec->root};
-    *steps = 0;
-    for (size_t i = 0; i < WR_ARRAY_SIZE(at); i++) {
+    const struct wr_plan_topo *topo = spec->topo;
+    int node = topo->nnodes / 2, ppn = topo->node_size[node];
+    int at[] = {topo->node_ranks[node][0], topo->node_ranks[node][ppn - 1], spec->root};
+    double steps[3];
+    for (int i = 0; i < 3; i++) {
         struct wr_program p;
         weir_status status = how->algorithm->build(spec, at[i], &p, how->err);
         if (status != WEIR_OK)
             return status;
-        *steps = WR_MAX(*steps, (double)p.nsteps);
+        steps[i] = p.nsteps;
         wr_program_free(&p);
     }
+    load->mean = (steps[0] + (ppn - 1) * steps[1]) / ppn + steps[2] / topo->nranks;
+    load->longest = WR_MAX(WR_MAX(steps[0], steps[1]), steps[2]);
     return WEIR_OK;
 }
 
-/* About how many steps a program has, without building it at its full length. */
-static weir_status estimate(const struct choice *how, const struct wr_plan_spec *spec, double *steps)
+/* About how many steps programs have, without building them at their full length. */
+static weir_status estimate(const struct choice *how, const struct wr_plan_spec *spec, struct load *load)
 {
     if (!has_chunks(spec))
-        return program_steps(how, spec, steps);
-    struct wr_plan_spec one = fewer_chunks(spec, 2), two = fewer_chunks(spec, 4);
-    double a, b;
-    weir_status status = program_steps(how, &one, &a);
+        return program_steps(how, spec, load);
+    struct wr_plan_spec one = fewer_chunks(spec, 2), two = fewer_chunks(spec, 4), little = *spec;
+    struct load a, b;
+    little.count = unit(spec) / 8; /* some move less at a time than others */
+    weir_status status = program_steps(how, &little, &a);
+    if (status == WEIR_OK && a.longest > (double)how->max_steps / 16) {
+        double times = (double)(spec->count / little.count);
+        *load = (struct load){a.mean * times, a.longest * times};
+        return WEIR_OK;
+    }
+    if (status == WEIR_OK)
+        status = program_steps(how, &one, &a);
     if (status == WEIR_OK)
         status = program_steps(how, &two, &b);
+    double times = (double)(spec->count - two.count) / (double)(two.count - one.count);
     if (status == WEIR_OK)
-        *steps = b + (b - a) * ((double)(spec->count - two.count) / (double)(two.count - one.count));
+        *load = (struct load){b.mean + (b.mean - a.mean) * times, b.longest + (b.longest - a.longest) * times};
     return status;
 }
 
@@ -77,8 +95,9 @@ static double line(double a, double b, double x1, double x2, double x)
     return WR_MAX(b, b + (b - a) * ((x - x2) / (x2 - x1)));
 }
 
+/* `nodes` of the three: bytes are taken a node, because those of a node may grow with the machine. */
 static void draw_line(struct wr_sim_result *r, const struct wr_sim_result *a, const struct wr_sim_result *b, double x1, double x2,
-                      double x)
+                      double x, const int nodes[3])
 {
     *r = *b;
     r->method = WR_SIM_FIT;
@@ -87,7 +106,7 @@ static void draw_line(struct wr_sim_result *r, const struct wr_sim_result *a, co
     r->time = line(a->time, b->time, x1, x2, x);
     r->first = line(a->first, b->first, x1, x2, x);
     for (int i = 0; i < WR_SIM_LEVELS; i++)
-        r->bytes[i] = (uint64_t)line((double)a->bytes[i], (double)b->bytes[i], x1, x2, x);
+        r->bytes[i] = (uint64_t)(nodes[2] * line((double)a->bytes[i] / nodes[0], (double)b->bytes[i] / nodes[1], x1, x2, x));
     r->max_egress = (uint64_t)line((double)a->max_egress, (double)b->max_egress, x1, x2, x);
     r->max_ingress = (uint64_t)line((double)a->max_ingress, (double)b->max_ingress, x1, x2, x);
     r->out_busy = line(a->out_busy, b->out_busy, x1, x2, x);
@@ -104,16 +123,19 @@ static weir_status too_long(const struct choice *how, const struct wr_plan_spec 
                         wr_collective_name(spec->coll), how->algorithm->name, spec->topo->nranks, steps);
 }
 
-static weir_status by_chunks(const struct choice *how, const struct wr_plan_spec *spec, struct wr_sim_result *result)
+/* Runs of `chunks` and twice as many. */
+static weir_status by_chunks(const struct choice *how, const struct wr_plan_spec *spec, uint64_t chunks,
+                             struct wr_sim_result *result)
 {
-    struct wr_plan_spec one = fewer_chunks(spec, CHUNKS), two = fewer_chunks(spec, 2 * CHUNKS);
+    struct wr_plan_spec one = fewer_chunks(spec, chunks), two = fewer_chunks(spec, 2 * chunks);
     struct wr_sim_result a, b;
+    int n = spec->topo->nnodes;
     weir_status status = choose(how, &one, &a);
     if (status == WEIR_OK)
         status = choose(how, &two, &b);
     if (status != WEIR_OK)
         return status;
-    draw_line(result, &a, &b, (double)one.count, (double)two.count, (double)spec->count);
+    draw_line(result, &a, &b, (double)one.count, (double)two.count, (double)spec->count, (const int[]){n, n, n});
     snprintf(result->how, sizeof result->how, "closed form: %.4g us and %.4g us a chunk, from runs of %llu and %llu chunks",
              (b.time - (b.time - a.time) / (double)(two.count - one.count) * (double)two.count) / 1e3,
              (b.time - a.time) / (double)(two.count - one.count) * (double)unit(spec) / 1e3,
@@ -137,40 +159,72 @@ static struct wr_plan_spec fewer_nodes(const struct wr_plan_spec *spec, int node
     return less;
 }
 
-static weir_status by_nodes(const struct choice *how, const struct wr_plan_spec *spec, double steps, struct wr_sim_result *result)
+/* Nodes of a machine that is a quarter of what can be run at ease, a multiple of `group`; 0: none. */
+static weir_status small_machine(const struct choice *how, const struct wr_plan_spec *spec, int group, int *small)
 {
-    int group, n = spec->topo->nnodes, nodes = n;
-    struct wr_plan_topo t1, t2;
-    if (spec->counts || !wr_sim_regular(spec->topo, &group) ||
-        (spec->coll == WR_COLL_ALLREDUCE && spec->count % (uint64_t)spec->topo->nranks))
-        return too_long(how, spec, steps);
-    /* programs get shorter with the machine, and there are fewer of them unless classes stand for them */
-    for (double left = 0; nodes > 4 * group; nodes /= 2) {
-        struct wr_plan_spec less = fewer_nodes(spec, nodes / group * group, &t2);
-        int period = t2.nnodes;
-        weir_status status = wr_sim_period(&less, how->algorithm, &period, how->err);
+    struct wr_plan_topo topo;
+    for (int nodes = spec->topo->nnodes / group / 8 * group; nodes >= 4 * group; nodes = nodes / group / 2 * group) {
+        struct wr_plan_spec less = fewer_nodes(spec, nodes, &topo), probe;
+        struct load load;
+        int period;
+        probe = has_chunks(&less) ? fewer_chunks(&less, 2 * FEWEST_CHUNKS) : less;
+        weir_status status = estimate(how, &probe, &load);
+        if (status == WEIR_OK && load.longest > (double)how->max_steps / 16)
+            continue;
         if (status == WEIR_OK)
-            status = program_steps(how, &less, &left);
+            status = wr_sim_period(&probe, how->algorithm, &period, how->err);
         if (status != WEIR_OK)
             return status;
-        if (left * period * t2.node_size[0] <= (double)how->max_steps / 8)
-            break;
+        if (4 * load.mean * 4 * period * topo.node_size[0] <= (double)how->max_steps) {
+            *small = nodes;
+            return WEIR_OK;
+        }
     }
-    nodes = nodes / group * group;
-    int half = nodes / 2 / group * group;
-    if (nodes >= n || half < 2 * group)
+    *small = 0;
+    return WEIR_OK;
+}
+
+/* Three machines, each twice as large as the one before, must lie on a line. */
+static weir_status by_nodes(const struct choice *how, const struct wr_plan_spec *spec, double steps, struct wr_sim_result *result)
+{
+    int group, small = 0, n = spec->topo->nnodes;
+    bool uneven = spec->coll == WR_COLL_ALLREDUCE && spec->count % (uint64_t)spec->topo->nranks;
+    if (spec->counts || uneven || !wr_sim_regular(spec->topo, &group))
         return too_long(how, spec, steps);
-    struct wr_plan_spec one = fewer_nodes(spec, half, &t1), two = fewer_nodes(spec, nodes, &t2);
-    struct wr_sim_result a, b;
-    weir_status status = choose(how, &one, &a);
-    if (status == WEIR_OK)
-        status = choose(how, &two, &b);
+    weir_status status = small_machine(how, spec, group, &small);
+    struct wr_sim_result r[3];
+    for (int i = 0; i < 3 && status == WEIR_OK && small; i++) {
+        struct wr_plan_topo topo;
+        struct wr_plan_spec less = fewer_nodes(spec, small << i, &topo);
+        status = choose(how, &less, &r[i]);
+    }
     if (status != WEIR_OK)
         return status;
-    draw_line(result, &a, &b, half, nodes, n);
-    snprintf(result->how, sizeof result->how, "closed form: %.4g us and %.4g us a node, from runs of %d and %d nodes",
-             (b.time - (b.time - a.time) / (nodes - half) * nodes) / 1e3, (b.time - a.time) / (nodes - half) / 1e3, half, nodes);
+    double slope = small ? (r[2].time - r[1].time) / (2 * small) : 0, earlier = small ? (r[1].time - r[0].time) / small : 0;
+    if (!small || slope < 0.9 * earlier || slope > 1.1 * earlier)
+        return too_long(how, spec, steps);
+    draw_line(result, &r[1], &r[2], 2 * small, 4 * small, n, (const int[]){2 * small, 4 * small, n});
+    snprintf(result->how, sizeof result->how, "closed form: %.4g us and %.4g us a node, from runs of %d, %d and %d nodes",
+             (r[2].time - slope * 4 * small) / 1e3, slope / 1e3, small, 2 * small, 4 * small);
     return WEIR_OK;
+}
+
+/* A line, through runs with as many chunks as can be run, or with fewer nodes. */
+static weir_status by_line(const struct choice *how, const struct wr_plan_spec *spec, double programs, double steps,
+                           struct wr_sim_result *result)
+{
+    for (uint64_t chunks = CHUNKS; has_chunks(spec) && chunks >= FEWEST_CHUNKS; chunks /= 2) {
+        struct wr_plan_spec less = fewer_chunks(spec, 2 * chunks);
+        struct load each;
+        if (less.count >= spec->count)
+            continue;
+        weir_status status = estimate(how, &less, &each);
+        if (status != WEIR_OK)
+            return status;
+        if (each.mean * programs <= (double)how->max_steps)
+            return by_chunks(how, spec, chunks, result);
+    }
+    return by_nodes(how, spec, steps, result);
 }
 
 static weir_status choose(const struct choice *how, const struct wr_plan_spec *spec, struct wr_sim_result *result)
@@ -178,20 +232,24 @@ static weir_status choose(const struct choice *how, const struct wr_plan_spec *s
     const struct wr_plan_topo *topo = spec->topo;
     int period = topo->nnodes, wish = how->options ? how->options->classes : 0;
     bool pictures = how->options && how->options->event;
-    double steps = 0;
-    weir_status status = estimate(how, spec, &steps);
+    struct load load;
+    weir_status status = estimate(how, spec, &load);
+    if (status != WEIR_OK)
+        return status;
     /* shorter programs tell as well whether nodes look alike */
-    struct wr_plan_spec probe = has_chunks(spec) ? fewer_chunks(spec, 2) : *spec;
-    bool many = topo->nranks > CLASSES_FROM || steps * topo->nranks > (double)how->max_steps;
-    if (status == WEIR_OK && !pictures && wish >= 0 && (wish > 0 || many))
+    struct wr_plan_spec probe = *spec;
+    if (has_chunks(spec))
+        probe.count = unit(spec);
+    bool many = topo->nranks > CLASSES_FROM || load.mean * topo->nranks > (double)how->max_steps;
+    double share = spec->count ? (double)probe.count / (double)spec->count : 1;
+    if (!pictures && wish >= 0 && (wish > 0 || many) && load.longest * share < (double)how->max_steps / 4)
         status = wr_sim_period(&probe, how->algorithm, &period, how->err);
     if (status != WEIR_OK)
         return status;
-    double all = steps * (period == topo->nnodes ? topo->nranks : period * topo->node_size[0]);
-    if (all > (double)how->max_steps)
-        return pictures             ? too_long(how, spec, all)
-               : has_chunks(spec) ? by_chunks(how, spec, result)
-                                    : by_nodes(how, spec, all, result);
+    double programs = period == topo->nnodes ? topo->nranks : period * topo->node_size[0];
+    double steps = load.mean * programs;
+    if (steps > (double)how->max_steps)
+        return pictures ? too_long(how, spec, steps) : by_line(how, spec, programs, steps, result);
     status = wr_sim_run(spec, how->algorithm, NULL, period, how->cost, how->options, result, how->err);
     if (status != WEIR_OK)
         return status;
