@@ -17,6 +17,11 @@
 
 enum { HALF_BLOCK = 128 };
 
+/* Operands stand at any address. */
+#define HALF_UNALIGNED __attribute__((aligned(1), may_alias))
+typedef float HALF_UNALIGNED half_float_u;
+typedef uint16_t HALF_UNALIGNED half_bits_u;
+
 static inline uint32_t half_bits(float f)
 {
     uint32_t u;
@@ -31,7 +36,7 @@ static inline float half_float(uint32_t u)
     return f;
 }
 
-static inline void half_from_bf16(float *dst, const uint16_t *src, size_t n)
+static inline void half_from_bf16(half_float_u *dst, const half_bits_u *src, size_t n)
 {
     for (size_t i = 0; i < n; i++)
         dst[i] = half_float((uint32_t)src[i] << 16);
@@ -45,7 +50,7 @@ static inline uint16_t half_bf16(float f)
     return (uint16_t)((u & 0x7fffffff) > 0x7f800000 ? nan : rounded);
 }
 
-static inline void half_to_bf16(uint16_t *dst, const float *src, size_t n)
+static inline void half_to_bf16(half_bits_u *dst, const half_float_u *src, size_t n)
 {
     for (size_t i = 0; i < n; i++)
         dst[i] = half_bf16(src[i]);
@@ -76,24 +81,24 @@ static inline uint16_t half_fp16(float f)
     return (uint16_t)(sign | result);
 }
 
-static inline void half_from_fp16(float *dst, const uint16_t *src, size_t n)
+static inline void half_from_fp16(half_float_u *dst, const half_bits_u *src, size_t n)
 {
     size_t i = 0;
 #if defined(__F16C__)
     for (; i + 8 <= n; i += 8)
-        _mm256_storeu_ps(dst + i, _mm256_cvtph_ps(_mm_loadu_si128((const __m128i *)(const void *)(src + i))));
+        _mm256_storeu_ps((float *)(dst + i), _mm256_cvtph_ps(_mm_loadu_si128((const __m128i *)(const void *)(src + i))));
 #endif
     for (; i < n; i++)
         dst[i] = half_fp16_value(src[i]);
 }
 
-static inline void half_to_fp16(uint16_t *dst, const float *src, size_t n)
+static inline void half_to_fp16(half_bits_u *dst, const half_float_u *src, size_t n)
 {
     size_t i = 0;
 #if defined(__F16C__)
     for (; i + 8 <= n; i += 8)
         _mm_storeu_si128((__m128i *)(void *)(dst + i),
-                         _mm256_cvtps_ph(_mm256_loadu_ps(src + i), _MM_FROUND_TO_NEAREST_INT | _MM_FROUND_NO_EXC));
+                         _mm256_cvtps_ph(_mm256_loadu_ps((const float *)(src + i)), _MM_FROUND_TO_NEAREST_INT | _MM_FROUND_NO_EXC));
 #endif
     for (; i < n; i++)
         dst[i] = half_fp16(src[i]);

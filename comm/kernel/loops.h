@@ -34,14 +34,16 @@
 #define COMBINE(name, T, U, OP)                                                                              \
     static void combine_##name(void *acc, const void *src, size_t n)                                         \
     {                                                                                                        \
-        T *a = acc;                                                                                          \
-        const T *s = src;                                                                                    \
+        typedef T HALF_UNALIGNED elem;                                                                       \
+        elem *a = acc;                                                                                       \
+        const elem *s = src;                                                                                 \
         LOOP(n) a[i] = OP(T, U, a[i], s[i]);                                                                 \
     }                                                                                                        \
     static void pair_##name(void *dst, const void *x, const void *y, size_t n)                               \
     {                                                                                                        \
-        T *d = dst;                                                                                          \
-        const T *a = x, *b = y;                                                                              \
+        typedef T HALF_UNALIGNED elem;                                                                       \
+        elem *d = dst;                                                                                       \
+        const elem *a = x, *b = y;                                                                           \
         LOOP(n) d[i] = OP(T, U, a[i], b[i]);                                                                 \
     }
 
@@ -54,7 +56,8 @@
 #define DIVIDE(name, T, WIDE)                                                                                \
     static void divide_##name(void *acc, uint64_t by, size_t n)                                              \
     {                                                                                                        \
-        T *a = acc;                                                                                          \
+        typedef T HALF_UNALIGNED elem;                                                                       \
+        elem *a = acc;                                                                                       \
         LOOP(n) a[i] = (T)((WIDE)a[i] / (WIDE)by);                                                           \
     }
 
@@ -94,8 +97,8 @@ FLOATING(fp64, double)
 #define HALF_COMBINE(name, LOAD, opname, OP)                                                                 \
     static void combine_##name##_##opname(void *acc, const void *src, size_t n)                              \
     {                                                                                                        \
-        float *a = acc;                                                                                      \
-        const uint16_t *s = src;                                                                             \
+        half_float_u *a = acc;                                                                               \
+        const half_bits_u *s = src;                                                                          \
         float wide[HALF_BLOCK];                                                                              \
         for (size_t at = 0; at < n; at += HALF_BLOCK) {                                                      \
             size_t m = n - at < HALF_BLOCK ? n - at : HALF_BLOCK;                                            \
