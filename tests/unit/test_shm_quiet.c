@@ -120,6 +120,10 @@ static void be_quiet(struct ranks_rank *r)
     bool good = n == 1100 && allocations == before && !calls;
     if (!good)
         wr_store_release(&r->world->failed, 1);
+    /* who is done first stays until the other is: its end would be noticed, which takes calls */
+    wr_store_release(&r->world->word[50 + r->rank], 1);
+    while (!wr_load_acquire(&r->world->word[50 + !r->rank]) && !wr_load_acquire(&r->world->failed))
+        wr_cpu_relax();
     _exit(good ? 0 : 10 + (calls ? last_call % 100 : 0));
 }
 
