@@ -2,6 +2,7 @@
 #include "base/config.h"
 
 #include <inttypes.h>
+#include <pthread.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -33,26 +34,37 @@ static const char *const *env_vars(const struct wr_env *env)
     return env && env->vars ? env->vars : (const char *const *)environ;
 }
 
+/* The environment belongs to the process, and so does its lock: contexts of several threads read it and give defaults. */
+static pthread_mutex_t env_lock = PTHREAD_RECURSIVE_MUTEX_INITIALIZER_NP;
+
 const char *wr_env_get(const struct wr_env *env, const char *name)
 {
     size_t len = strlen(name);
-    for (const char *const *var = env_vars(env); var && *var; var++)
+    const char *value = NULL;
+    pthread_mutex_lock(&env_lock);
+    for (const char *const *var = env_vars(env); var && *var && !value; var++)
         if (!strncmp(*var, name, len) && (*var)[len] == '=')
-            return *var + len + 1;
-    return NULL;
+            value = *var + len + 1;
+    pthread_mutex_unlock(&env_lock);
+    return value;
 }
 
 void wr_env_default(const char *name, const char *value)
 {
+    pthread_mutex_lock(&env_lock);
     setenv(name, value, 0);
+    pthread_mutex_unlock(&env_lock);
 }
 
 void wr_env_each(const struct wr_env *env, const char *prefix, bool (*visit)(void *arg, const char *entry), void *arg)
 {
     size_t len = strlen(prefix);
-    for (const char *const *var = env_vars(env); var && *var; var++)
-        if (!strncmp(*var, prefix, len) && !visit(arg, *var))
-            return;
+    bool more = true;
+    pthread_mutex_lock(&env_lock);
+    for (const char *const *var = env_vars(env); var && *var && more; var++)
+        if (!strncmp(*var, prefix, len))
+            more = visit(arg, *var);
+    pthread_mutex_unlock(&env_lock);
 }
 
 /* The entry called name[0..len), with or without the prefix. */
