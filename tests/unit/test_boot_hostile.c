@@ -90,6 +90,8 @@ static void *send_messages(void *arg)
     int open[16], nopen = 0; /* some stay and say nothing more */
     wr_sock_numeric("127.0.0.1", &address);
     wr_sock_set_port(&address, wr_server_port(job->server));
+    for (int i = 0; wr_load_acquire(&job->joined) < RANKS && i < 10000; i++) /* the job is at work */
+        usleep(1000);
     for (int sent = 0; sent < MESSAGES;) {
         int fd = wr_sock_connect(&address, wr_deadline(5000000000));
         if (fd < 0) {
@@ -128,7 +130,7 @@ static void count_joined(void *arg, int rank)
 {
     struct job *job = arg;
     (void)rank;
-    job->joined++;
+    wr_add_acq_rel(&job->joined, 1);
 }
 
 static void strangers_do_not_disturb(void **state)
