@@ -22,7 +22,7 @@ for pid in $(pgrep ksoftirqd); do
 done
 up "ready"
 # What UCX needs on rxe: the link-local GID, with which ud works, and patience.
-export UCX_IB_GID_INDEX=0 UCX_NET_DEVICES=rxe0:1 UCX_UD_TIMEOUT=20s UCX_LOG_LEVEL=error
+export UCX_IB_GID_INDEX=0 UCX_NET_DEVICES=rxe0:1 UCX_UD_TIMEOUT=100s UCX_LOG_LEVEL=error
 bash "$top_srcdir/tests/verbs/$(argument weir_job).sh"
 echo "weir-status $?"
 up "done"

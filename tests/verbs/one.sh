@@ -3,10 +3,10 @@
 . "$top_srcdir/tests/verbs/job_lib.sh"
 for way in $(ways); do
     rules=("$conformance" -t "$(transport_of "$way")")
-    timed "$way: rules" over "$way" 60 "${rules[@]}" -n 2 -b 64K -r 5
-    timed "$way: rules, four ranks" over "$way" 60 "${rules[@]}" -n 4 -b 16K -r 3
-    timed "$way: rules, contrary" over "$way" 60 "${rules[@]}" -n 2 -l contrary -b 16K -r 3
-    timed "$way: lifetimes" over "$way" 60 "${rules[@]}" -n 2 -L 3
+    timed "$way: rules" over "$way" 180 "${rules[@]}" -n 2 -b 64K -r 5
+    timed "$way: rules, four ranks" over "$way" 180 "${rules[@]}" -n 4 -b 16K -r 3
+    timed "$way: rules, contrary" over "$way" 180 "${rules[@]}" -n 2 -l contrary -b 16K -r 3
+    timed "$way: lifetimes" over "$way" 180 "${rules[@]}" -n 2 -L 3
 done
 # Root may lock what it wants; others may not. Under the small limit a library's own buffers may be too much already.
 memlock=/run/memlock # where anyone can reach it
@@ -14,7 +14,7 @@ cp "$(binary verbs/memlock)" $memlock
 nobody=(setpriv --reuid 65534 --regid 65534 --clear-groups)
 for way in $(ways); do
     for kib in 8192 32768; do
-        timed "$way: $kib KiB of locked memory" over "$way" 30 \
+        timed "$way: $kib KiB of locked memory" over "$way" 120 \
             bash -c "ulimit -l $kib && exec \"\$@\"" - "${nobody[@]}" "$memlock" "$(transport_of "$way")"
         printf '%s\n' "$output" | grep 'LIMIT'
     done

@@ -1,6 +1,6 @@
 #!/bin/bash
 # SPDX-License-Identifier: BSD-3-Clause
-# timeout: 450
+# timeout: 1200
 # Real verbs without a device: emulated machines with Debian's stock kernel and soft-RoCE, whose root is this one's root,
 # read-only. Runs the rules of the transports and programs of several ranks over libfabric's verbs and UCX's rc and ud,
 # in one machine and between two. Usage: verbs.sh [JOB...], all of "one two" without.
@@ -8,7 +8,7 @@ set -uo pipefail
 top_srcdir=$(cd "${top_srcdir:-$(dirname "$0")/../..}" && pwd)
 top_builddir=$(cd "${top_builddir:-.}" && pwd)
 kernel=$top_builddir/tests/verbs/kernel
-patience=200 # seconds; the longest that a machine may run
+patience=500 # seconds; the longest that a machine may run
 
 skip() {
     echo "$*" >&2
