@@ -13,7 +13,7 @@ run "shm lifetimes" "$t" -t shm -n 2 -L 200
 for net in $(networks); do
     run "$net processes" "$t" -t "$net" -n 2 -b 16M
     run "$net threads" "$t" -t "$net" -n 3 -T -r 20
-    run "$net lifetimes" "$t" -t "$net" -n 2 -L 10
+    run "$net lifetimes" "$t" -t "$net" -n 2 -L 20
 done
 if networks | grep -q ofi; then
     for provider in net 'tcp;ofi_rxm' shm; do
