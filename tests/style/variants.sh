@@ -1,7 +1,8 @@
 #!/bin/bash
 # SPDX-License-Identifier: BSD-3-Clause
-# The library and its tools compile without a warning when a part is left out, and with clang. Not part of make check
-# (it takes minutes); continuous integration runs it. usage: variants.sh [NAME...]
+# The library and its tools compile without a warning when a part is left out, with clang, and with the oldest gcc and
+# clang that are installed. Not part of make check (it takes minutes); continuous integration runs it.
+# usage: variants.sh [NAME...]
 cd "$(dirname "$0")/../.." || exit 99
 src=$PWD
 tmp=$(mktemp -d) || exit 99
@@ -25,11 +26,19 @@ variant() {
     fi
     rm -rf "${tmp:?}/$name"
 }
+# oldest NAME LOWEST: the command NAME-N with the smallest N from LOWEST on
+oldest() {
+    compgen -c "$1-" | grep -E "^$1-[0-9]+\$" | sort -uV | awk -F- -v lowest="$2" '$2 >= lowest {print; exit}'
+}
 variants=(libfabric ucx pmix pmi2 jansson clang debug)
+for compiler in "$(oldest gcc 10)" "$(oldest clang 12)"; do
+    [ -z "$compiler" ] || variants+=("$compiler")
+done
 [ $# -eq 0 ] || variants=("$@")
 for name in "${variants[@]}"; do
     case $name in
     clang) variant clang CC=clang CXX=clang++ ;;
+    gcc-[0-9]* | clang-[0-9]*) variant "$name" "CC=$name" ;;
     debug) variant debug --enable-debug ;;
     *) variant "without-$name" "--without-$name" ;;
     esac
