@@ -3,12 +3,10 @@
 #include "comm/kernel/kernel.h"
 
 #include <string.h>
-#if defined(__x86_64__)
-#include <cpuid.h>
-#endif
 
 #include "base/compiler.h"
 #include "base/copy.h"
+#include "base/isa.h"
 #include "comm/kernel/loops_table.h"
 
 enum { BLOCK_BYTES = 4096 }; /* of the accumulator */
@@ -51,53 +49,20 @@ const char *weir_op_name(weir_op op)
 
 /* ---- choosing ---- */
 
-struct isa {
-    const char *name;
-    const struct wr_kernel_loops (*loops)[WR_KERNEL_OPS];
+typedef const struct wr_kernel_loops loops_table[WR_KERNEL_OPS];
+
+static loops_table *const tables[WR_ISA_COUNT] = {
+    [WR_ISA_GENERIC] = wr_loops_generic,
+#if defined(__x86_64__)
+    [WR_ISA_AVX2] = wr_loops_avx2,
+    [WR_ISA_AVX512] = wr_loops_avx512,
+#endif
 };
-
-#if defined(__x86_64__)
-/* gcc before 11 and clang before 17 do not know "f16c" as a feature to ask for. */
-static bool has_f16c(void)
-{
-    unsigned eax, ebx, ecx, edx;
-    return __get_cpuid(1, &eax, &ebx, &ecx, &edx) && (ecx & bit_F16C);
-}
-
-static bool has_avx2(void)
-{
-    return __builtin_cpu_supports("avx2") && __builtin_cpu_supports("fma") && has_f16c();
-}
-
-static bool has_avx512(void)
-{
-    return has_avx2() && __builtin_cpu_supports("avx512f") && __builtin_cpu_supports("avx512bw") &&
-           __builtin_cpu_supports("avx512dq") && __builtin_cpu_supports("avx512vl");
-}
-#endif
-
-static bool find_isa(const char *want, struct isa *isa)
-{
-#if defined(__x86_64__)
-    if (has_avx512() && (!want || !strcmp(want, "avx512"))) {
-        *isa = (struct isa){"avx512", wr_loops_avx512};
-        return true;
-    }
-    if (has_avx2() && (!want || !strcmp(want, "avx2"))) {
-        *isa = (struct isa){"avx2", wr_loops_avx2};
-        return true;
-    }
-#endif
-    if (want && strcmp(want, "generic") != 0)
-        return false;
-    *isa = (struct isa){"generic", wr_loops_generic};
-    return true;
-}
 
 const char *wr_kernel_isa(void)
 {
-    struct isa isa;
-    return find_isa(NULL, &isa) ? isa.name : "generic";
+    enum wr_isa isa;
+    return wr_isa_find(NULL, &isa) ? wr_isa_name(isa) : "generic";
 }
 
 bool wr_kernel_exists(weir_type type, weir_op op)
@@ -107,15 +72,15 @@ bool wr_kernel_exists(weir_type type, weir_op op)
 
 bool wr_kernel_find(weir_type type, weir_op op, const char *want, struct wr_kernel *kernel)
 {
-    struct isa isa;
-    if (!wr_kernel_exists(type, op) || !find_isa(want, &isa))
+    enum wr_isa isa;
+    if (!wr_kernel_exists(type, op) || !wr_isa_find(want, &isa))
         return false;
     bool half = type == WEIR_FP16 || type == WEIR_BF16;
     *kernel = (struct wr_kernel){.type = type,
                                  .op = op,
                                  .size = weir_type_size(type),
                                  .partial_size = half ? sizeof(float) : weir_type_size(type),
-                                 .loops = isa.loops[type][op],
+                                 .loops = tables[isa][type][op],
                                  .stream_bytes = WR_COPY_STREAMING_MIN};
     return true;
 }

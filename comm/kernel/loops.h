@@ -7,7 +7,7 @@
 #include <stdint.h>
 #include <string.h>
 
-#include "comm/kernel/half.h"
+#include "base/half.h"
 #include "comm/kernel/kernel.h"
 #include "comm/kernel/loops_table.h"
 

@@ -4,8 +4,8 @@
  * upper bits of its payload, which is what the processors' own instructions do.
  * Formats: IEEE 754-2008 binary16 and binary32; bf16 is the upper half of binary32.
  */
-#ifndef WR_KERNEL_HALF_H
-#define WR_KERNEL_HALF_H
+#ifndef WR_HALF_H
+#define WR_HALF_H
 
 #include <stddef.h>
 #include <stdint.h>
