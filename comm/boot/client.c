@@ -44,13 +44,14 @@ enum take_result wr_client_take(struct client *c, struct wr_frame *frame)
 {
     for (;;) {
         struct wr_boot_event event;
-        int found = wr_wire_frame(c->in.data + c->in_used, c->in.len - c->in_used, c->max_payload, frame);
+        int found = wr_wire_frame(c->in.data + c->in_used, c->in.len - c->in_used,
+                                  c->joined ? WR_WIRE_PAYLOAD_MAX : WR_WIRE_STRANGER_MAX, frame);
         if (found < 0)
             return TAKE_GARBAGE;
         if (!found)
             return TAKE_NOTHING;
         c->in_used += WR_WIRE_HEADER + frame->len;
-        if (frame->type != WR_WIRE_EVENT)
+        if (frame->type != WR_WIRE_EVENT || !c->joined)
             return TAKE_FRAME;
         if (!wr_wire_read_event(frame, &event))
             return TAKE_GARBAGE;
@@ -64,6 +65,8 @@ static void note_end(struct client *c)
     if (c->ended)
         return;
     c->ended = true;
+    if (!c->joined) /* one attempt of several has failed; the job is not touched by it */
+        return;
     epoll_ctl(c->epoll_fd, EPOLL_CTL_DEL, c->fd, NULL); /* it would stay readable for ever */
     queue_event(c, &event);
 }
@@ -322,7 +325,6 @@ weir_status wr_client_open(struct wr_boot *boot, const struct wr_boot_params *pa
     if (!c)
         return wr_error_memory(err, sizeof *c, "the bootstrap");
     c->fd = c->event_fd = c->epoll_fd = -1;
-    c->max_payload = WR_WIRE_STRANGER_MAX;
     wr_list_init(&c->events);
     boot->info.rank = target->rank;
     boot->info.size = target->size;
@@ -333,7 +335,6 @@ weir_status wr_client_open(struct wr_boot *boot, const struct wr_boot_params *pa
         status = wr_client_connect(c, boot, params, target, deadline, err);
     if (status != WEIR_OK)
         goto free_client;
-    c->max_payload = WR_WIRE_PAYLOAD_MAX;
     boot->state = c;
     if (epoll_ctl(c->epoll_fd, EPOLL_CTL_ADD, c->fd, &readable)) {
         status = wr_error_errno(err, WEIR_ERR_SYSTEM, errno, NULL, "epoll failed");

@@ -19,7 +19,7 @@
 #define CHALLENGE_NS  5000000000  /* a server of ours speaks at once */
 #define RETRY_NS      50000000
 #define RETRY_MAX_NS  1000000000
-#define REJECTED_MAX  4 /* a busy server may drop a rank as a stranger; a wrong secret always is */
+#define REJECTED_MAX  4 /* several servers may listen at the addresses of an id, and only one be the job's */
 #define ADVICE        "check that the launcher or the process that made the id still runs and can be reached from this host"
 
 bool wr_secret_parse(const char *hex, uint8_t secret[WR_SECRET_BYTES])
@@ -102,14 +102,15 @@ static enum outcome shake_hands(struct attempt *a)
     bool sent = !out.failed && wr_sock_send_all(c->fd, out.data, out.len, a->deadline);
     wr_buf_free(&out);
     if (!sent || !next_frame(c, a->deadline, &frame))
-        return failed(a, REJECTED, "the server dropped the connection: the job's secret does not match");
+        return failed(a, FAILED, "the server dropped the connection without an answer; strangers may keep it busy");
     if (frame.type == WR_WIRE_REFUSED && wr_wire_read_text(&frame, &number, a->why, sizeof a->why))
-        return REFUSED;
+        return number == WR_WIRE_REFUSED_SECRET ? REJECTED : REFUSED;
     if (!wr_wire_read_welcome(&frame, &welcome))
         return failed(a, FAILED, "what listens there is no bootstrap server of this version");
     wr_wire_welcome_mac(a->target->secret, server_nonce, nonce, welcome.session, mac);
     if (!wr_equal_constant_time(mac, welcome.mac, sizeof mac))
         return failed(a, FAILED, "the server does not know the job's secret");
+    c->joined = true;
     return JOINED;
 }
 
@@ -118,7 +119,8 @@ static void disconnect(struct client *c)
     if (c->fd >= 0)
         close(c->fd);
     c->fd = -1;
-    c->in.len = c->in_used = 0;
+    wr_buf_free(&c->in);
+    c->in_used = 0;
     c->ended = false;
 }
 

@@ -21,6 +21,7 @@
 
 #define STRANGER_NS      5000000000 /* to prove who it is */
 #define STRANGERS_EXTRA  64         /* more than the ranks that may all come at once */
+#define ANSWER_NS        250000000  /* to prove it while others wait for the place */
 #define ACCEPT_PAUSE_NS  100000000
 #define OUT_HIGH         ((size_t)32 << 20) /* a rank that does not read its answers is not read from */
 #define READ_PER_WAKE_UP ((size_t)1 << 20)
@@ -214,56 +215,17 @@ void wr_conn_send(struct conn *conn, const struct wr_buf *frame)
         flush(conn);
 }
 
-static void accept_one(struct wr_server *s, int fd)
-{
-    struct conn *conn = calloc(1, sizeof *conn);
-    struct wr_buf frame = {0};
-    if (!conn) {
-        close(fd);
-        return;
-    }
-    conn->server = s;
-    conn->fd = fd;
-    conn->rank = -1;
-    conn->epoll_events = EPOLLIN;
-    conn->deadline = wr_deadline(STRANGER_NS);
-    wr_list_push_back(&s->strangers, &conn->link);
-    s->nstrangers++;
-    if (s->nstrangers > s->options.size + STRANGERS_EXTRA)
-        wr_conn_drop(wr_list_first(&s->strangers, struct conn, link), "too many strangers at once");
-    struct epoll_event event = {.events = EPOLLIN, .data.ptr = conn};
-    wr_sock_tune(fd);
-    if (getrandom(conn->nonce, sizeof conn->nonce, 0) != (ssize_t)sizeof conn->nonce ||
-        epoll_ctl(s->epoll_fd, EPOLL_CTL_ADD, fd, &event)) {
-        wr_conn_drop(conn, "the server is out of resources");
-        return;
-    }
-    wr_wire_write_challenge(&frame, conn->nonce);
-    wr_conn_send(conn, &frame);
-    wr_buf_free(&frame);
-}
-
-static void accept_all(struct wr_server *s)
-{
-    for (;;) {
-        int fd = accept4(s->listen_fd, NULL, NULL, SOCK_NONBLOCK | SOCK_CLOEXEC);
-        if (fd >= 0) {
-            accept_one(s, fd);
-        } else if (errno == EMFILE || errno == ENFILE || errno == ENOMEM || errno == ENOBUFS) {
-            /* the listener would stay readable: look away for a moment, and make room */
-            if (!wr_list_empty(&s->strangers))
-                wr_conn_drop(wr_list_first(&s->strangers, struct conn, link), "no descriptors are left");
-            epoll_ctl(s->epoll_fd, EPOLL_CTL_DEL, s->listen_fd, NULL);
-            s->accept_again = wr_deadline(ACCEPT_PAUSE_NS);
-            wr_warn(s->options.log, BOOT, "the bootstrap server cannot accept a connection for now: raise the limit on open files");
-            return;
-        } else if (errno != EINTR && errno != ECONNABORTED) {
-            return;
-        }
-    }
-}
-
 /* ---- the handshake ---- */
+
+/* Says why; the connection is dropped after it. */
+static bool refuse(struct conn *conn, enum wr_wire_refusal number, const char *why)
+{
+    struct wr_buf answer = {0};
+    wr_wire_write_text(&answer, WR_WIRE_REFUSED, number, why);
+    wr_conn_send(conn, &answer);
+    wr_buf_free(&answer);
+    return false;
+}
 
 static bool handle_hello(struct conn *conn, const struct wr_frame *frame)
 {
@@ -277,13 +239,9 @@ static bool handle_hello(struct conn *conn, const struct wr_frame *frame)
         return false;
     wr_wire_hello_mac(s->secret, conn->nonce, &hello, mac);
     if (!wr_equal_constant_time(mac, hello.mac, sizeof mac))
-        return false;
-    if (!wr_job_admit(conn, &hello, refusal, sizeof refusal)) {
-        wr_wire_write_text(&answer, WR_WIRE_REFUSED, 0, refusal);
-        wr_conn_send(conn, &answer);
-        wr_buf_free(&answer);
-        return false;
-    }
+        return refuse(conn, WR_WIRE_REFUSED_SECRET, "the job's secret does not match");
+    if (!wr_job_admit(conn, &hello, refusal, sizeof refusal))
+        return refuse(conn, WR_WIRE_REFUSED_RANK, refusal);
     s->nstrangers--;
     wr_list_remove(&conn->link);
     wr_list_push_back(&s->joined, &conn->link);
@@ -341,6 +299,90 @@ static void handle_readable(struct conn *conn)
     }
 }
 
+/* ---- strangers ---- */
+
+static bool has_room(const struct wr_server *s)
+{
+    return s->nstrangers < s->options.size + STRANGERS_EXTRA;
+}
+
+static void pause_accepting(struct wr_server *s, int64_t until)
+{
+    epoll_ctl(s->epoll_fd, EPOLL_CTL_DEL, s->listen_fd, NULL); /* it would stay readable */
+    s->accept_again = until;
+    s->full = !has_room(s);
+}
+
+static void resume_accepting(struct wr_server *s, int64_t now)
+{
+    struct epoll_event event = {.events = EPOLLIN, .data.ptr = NULL};
+    if (s->accept_again && (s->accept_again <= now || (s->full && has_room(s))) &&
+        !epoll_ctl(s->epoll_fd, EPOLL_CTL_ADD, s->listen_fd, &event))
+        s->accept_again = 0;
+}
+
+/* Drops a stranger whose time is over, unless its proof lies unread in the socket: a server that was kept from running
+ * must not blame the rank. */
+static void give_up_stranger(struct conn *conn, const char *reason)
+{
+    handle_readable(conn);
+    if (conn->state == CONN_STRANGER)
+        wr_conn_drop(conn, reason);
+}
+
+static void accept_one(struct wr_server *s, int fd)
+{
+    struct conn *conn = calloc(1, sizeof *conn);
+    struct wr_buf frame = {0};
+    if (!conn) {
+        close(fd);
+        return;
+    }
+    conn->server = s;
+    conn->fd = fd;
+    conn->rank = -1;
+    conn->epoll_events = EPOLLIN;
+    conn->deadline = wr_deadline(STRANGER_NS);
+    wr_list_push_back(&s->strangers, &conn->link);
+    s->nstrangers++;
+    struct epoll_event event = {.events = EPOLLIN, .data.ptr = conn};
+    wr_sock_tune(fd);
+    if (getrandom(conn->nonce, sizeof conn->nonce, 0) != (ssize_t)sizeof conn->nonce ||
+        epoll_ctl(s->epoll_fd, EPOLL_CTL_ADD, fd, &event)) {
+        wr_conn_drop(conn, "the server is out of resources");
+        return;
+    }
+    wr_wire_write_challenge(&frame, conn->nonce);
+    wr_conn_send(conn, &frame);
+    wr_buf_free(&frame);
+}
+
+/*
+ * Takes one of those who wait to be accepted. One a round: those inside get their turn first, so that a flood cannot push
+ * out a rank that has answered or was not given the time to answer.
+ */
+static void accept_next(struct wr_server *s)
+{
+    if (!has_room(s)) {
+        struct conn *oldest = wr_list_first(&s->strangers, struct conn, link);
+        int64_t its_turn = oldest->deadline - STRANGER_NS + ANSWER_NS;
+        if (its_turn > wr_clock_ns()) {
+            pause_accepting(s, its_turn);
+            return;
+        }
+        give_up_stranger(oldest, "others wait for its place");
+    }
+    int fd = accept4(s->listen_fd, NULL, NULL, SOCK_NONBLOCK | SOCK_CLOEXEC);
+    if (fd >= 0) {
+        accept_one(s, fd);
+    } else if (errno == EMFILE || errno == ENFILE || errno == ENOMEM || errno == ENOBUFS) {
+        if (!wr_list_empty(&s->strangers))
+            give_up_stranger(wr_list_first(&s->strangers, struct conn, link), "no descriptors are left");
+        pause_accepting(s, wr_deadline(ACCEPT_PAUSE_NS));
+        wr_warn(s->options.log, BOOT, "the bootstrap server cannot accept a connection for now: raise the limit on open files");
+    }
+}
+
 /* ---- the owner's calls ---- */
 
 static void expire(struct wr_server *s)
@@ -350,13 +392,9 @@ static void expire(struct wr_server *s)
         struct conn *oldest = wr_list_first(&s->strangers, struct conn, link);
         if (oldest->deadline > now)
             break;
-        wr_conn_drop(oldest, "it did not say who it is in time");
+        give_up_stranger(oldest, "it did not say who it is in time");
     }
-    if (s->accept_again && s->accept_again <= now) {
-        struct epoll_event event = {.events = EPOLLIN, .data.ptr = NULL};
-        if (!epoll_ctl(s->epoll_fd, EPOLL_CTL_ADD, s->listen_fd, &event))
-            s->accept_again = 0;
-    }
+    resume_accepting(s, now);
     for (int rank = 0; s->nlost_pending && rank < s->options.size; rank++) {
         struct rank_state *r = &s->ranks[rank];
         if (r->lost_deadline && r->lost_deadline <= now)
@@ -377,7 +415,7 @@ void wr_server_progress(struct wr_server *s)
         for (int i = 0; i < n; i++) {
             struct conn *conn = events[i].data.ptr;
             if (!conn) {
-                accept_all(s);
+                accept_next(s);
                 continue;
             }
             if (conn->state != CONN_DEAD && events[i].events & EPOLLOUT)
@@ -386,6 +424,7 @@ void wr_server_progress(struct wr_server *s)
                 handle_readable(conn);
         }
         free_connections(&s->dead);
+        resume_accepting(s, wr_clock_ns());
     }
     expire(s);
     free_connections(&s->dead);

@@ -62,7 +62,8 @@ struct wr_server {
     struct wr_server_options options;
     int epoll_fd, listen_fd;
     int port;
-    int64_t accept_again; /* accepting is paused until then (no descriptors); 0 when it is not */
+    int64_t accept_again; /* accepting is paused until then; 0 when it is not */
+    bool full;            /* it is paused because of the strangers: one that leaves ends the pause */
     char address[80], secret_hex[WR_SECRET_HEX + 1];
     uint8_t secret[WR_SECRET_BYTES];
     struct wr_list strangers, joined, dead, sessions;

@@ -33,7 +33,7 @@ enum wr_wire_type {
     WR_WIRE_CHALLENGE = 1, /* server: magic, nonce */
     WR_WIRE_HELLO,         /* rank: struct wr_wire_hello */
     WR_WIRE_WELCOME,       /* server: struct wr_wire_welcome */
-    WR_WIRE_REFUSED,       /* server: text */
+    WR_WIRE_REFUSED,       /* server: enum wr_wire_refusal, text */
     WR_WIRE_NODES,         /* server: the node of each rank, as runs */
     WR_WIRE_PUT,           /* rank: key, value */
     WR_WIRE_GET,           /* rank: struct wr_wire_get */
@@ -48,6 +48,9 @@ enum wr_wire_type {
     WR_WIRE_FAREWELL_DONE, /* server: nothing */
     WR_WIRE_NTYPES
 };
+
+/* Why a rank is refused: the number of REFUSED. */
+enum wr_wire_refusal { WR_WIRE_REFUSED_RANK, WR_WIRE_REFUSED_SECRET };
 
 /* Where ranks may be missing. */
 enum wr_wire_stage { WR_WIRE_AT_START, WR_WIRE_AT_FENCE, WR_WIRE_AT_FAREWELL };

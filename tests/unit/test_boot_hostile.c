@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* Strangers send 10,000 random and mutated messages to the bootstrap server while a job works through it. */
+/* Strangers send 10,000 random and mutated messages to the bootstrap server while a job comes and works through it. */
 #include "tests/unit/unit.h"
 
 #include <errno.h>
@@ -7,13 +7,14 @@
 #include <sys/socket.h>
 
 #include "base/clock.h"
+#include "comm/boot/client.h"
 #include "comm/boot/sock.h"
 #include "comm/boot/wire.h"
 #include "tests/unit/boot_job.h"
 
-enum { MESSAGES = 10000, RANKS = 4 };
+enum { SENDERS = 4, MESSAGES = 10000 / SENDERS, RANKS = 4, CROWD = 150 };
 
-static int strangers_done;
+static int strangers_done; /* threads that are */
 
 /* Works until the strangers are done. */
 static void work(struct job *job, int rank, struct wr_boot *boot)
@@ -24,7 +25,7 @@ static void work(struct job *job, int rank, struct wr_boot *boot)
     while (!all_done) {
         void *got = NULL;
         size_t n = 0;
-        char value[2] = {(char)('a' + rank), (char)wr_load_acquire(&strangers_done)};
+        char value[2] = {(char)('a' + rank), wr_load_acquire(&strangers_done) == SENDERS};
         snprintf(key, sizeof key, "round-%d", rounds++);
         JOB_CHECK(job, wr_boot_put(boot, key, value, sizeof value, WR_BOOT_JOB, &err) == WEIR_OK);
         JOB_CHECK(job, wr_boot_fence(boot, &err) == WEIR_OK);
@@ -81,19 +82,30 @@ static void make_message(struct wr_buf *buf, uint32_t *seed)
     }
 }
 
+/* A connection to the server, or -1. */
+static int connect_to(const struct wr_server *server)
+{
+    union wr_sockaddr address;
+    wr_sock_numeric("127.0.0.1", &address);
+    wr_sock_set_port(&address, wr_server_port(server));
+    return wr_sock_connect(&address, wr_deadline(5000000000));
+}
+
+struct sender {
+    struct job *job;
+    pthread_t thread;
+    uint32_t seed;
+};
+
 static void *send_messages(void *arg)
 {
-    struct job *job = arg;
-    union wr_sockaddr address;
+    struct sender *sender = arg;
+    struct job *job = sender->job;
     struct wr_buf buf = {0};
-    uint32_t seed = 2463534242u;
+    uint32_t seed = sender->seed;
     int open[16], nopen = 0; /* some stay and say nothing more */
-    wr_sock_numeric("127.0.0.1", &address);
-    wr_sock_set_port(&address, wr_server_port(job->server));
-    for (int i = 0; wr_load_acquire(&job->joined) < RANKS && i < 10000; i++) /* the job is at work */
-        usleep(1000);
     for (int sent = 0; sent < MESSAGES;) {
-        int fd = wr_sock_connect(&address, wr_deadline(5000000000));
+        int fd = connect_to(job->server);
         if (fd < 0) {
             JOB_CHECK(job, errno == ECONNREFUSED || errno == ECONNRESET || errno == EADDRNOTAVAIL);
             usleep(1000);
@@ -115,7 +127,7 @@ static void *send_messages(void *arg)
     while (nopen)
         close(open[--nopen]);
     wr_buf_free(&buf);
-    wr_store_release(&strangers_done, 1);
+    wr_add_acq_rel(&strangers_done, 1);
     return NULL;
 }
 
@@ -139,12 +151,16 @@ static void strangers_do_not_disturb(void **state)
     struct job job = {.rank_main = work};
     struct wr_server_options options = {.size = RANKS, .bind_address = "127.0.0.1", .arg = &job, .on_lost = count_lost,
                                         .on_joined = count_joined};
-    pthread_t thread;
+    struct sender senders[SENDERS];
     weir_error err;
     assert_ok(job_server_start(&job, &options, &err), &err);
-    pthread_create(&thread, NULL, send_messages, &job);
-    job_run_ranks(&job, 0, RANKS);
-    pthread_join(thread, NULL);
+    for (int i = 0; i < SENDERS; i++) {
+        senders[i] = (struct sender){.job = &job, .seed = 2463534242u + (uint32_t)i};
+        pthread_create(&senders[i].thread, NULL, send_messages, &senders[i]);
+    }
+    job_run_ranks(&job, 0, RANKS); /* the flood has begun */
+    for (int i = 0; i < SENDERS; i++)
+        pthread_join(senders[i].thread, NULL);
     job_server_stop(&job);
     for (int rank = 0; rank < RANKS; rank++)
         if (job.open_status[rank] != WEIR_OK)
@@ -154,19 +170,74 @@ static void strangers_do_not_disturb(void **state)
     assert_int_equal(job.joined, RANKS);
 }
 
+/* Lets the server work until the rank's socket holds a message. True when it is of that type. */
+static bool serve_until_answer(struct wr_server *server, int fd, enum wr_wire_type type)
+{
+    struct wr_frame frame;
+    uint8_t bytes[512];
+    for (int64_t end = wr_deadline(20000000000); !wr_deadline_passed(end);) {
+        wr_server_progress(server);
+        ssize_t n = recv(fd, bytes, sizeof bytes, MSG_DONTWAIT | MSG_PEEK);
+        if (n == 0 || (n < 0 && errno != EAGAIN))
+            return false;
+        if (n > 0 && wr_wire_frame(bytes, (size_t)n, sizeof bytes, &frame) > 0)
+            return frame.type == type;
+        usleep(1000);
+    }
+    return false;
+}
+
+/* A crowd comes after a rank has answered the challenge and before the server has read the answer. */
+static void a_crowd_pushes_no_rank_out(void **state)
+{
+    (void)state;
+    int joined = 0, crowd[CROWD];
+    struct wr_server_options options = {.size = 2, .bind_address = "127.0.0.1", .arg = &joined, .on_joined = job_count};
+    struct wr_server *server;
+    struct wr_wire_hello hello = {.rank = 1, .size = 2, .pid = 1, .node = -1, .host = "here"};
+    struct wr_frame frame;
+    struct wr_buf answer = {0};
+    uint8_t bytes[512], nonce[WR_WIRE_NONCE], secret[WR_SECRET_BYTES];
+    weir_error err;
+    assert_ok(wr_server_create(&options, &server, &err), &err);
+    assert_true(wr_secret_parse(wr_server_secret(server), secret));
+    int fd = connect_to(server);
+    assert_true(fd >= 0);
+    assert_true(serve_until_answer(server, fd, WR_WIRE_CHALLENGE));
+    ssize_t n = recv(fd, bytes, sizeof bytes, 0);
+    assert_int_equal(wr_wire_frame(bytes, (size_t)n, sizeof bytes, &frame), 1);
+    assert_true(wr_wire_read_challenge(&frame, nonce));
+    wr_wire_hello_mac(secret, nonce, &hello, hello.mac);
+    wr_wire_write_hello(&answer, &hello);
+    for (int i = 0; i < CROWD; i++)
+        crowd[i] = connect_to(server);
+    assert_true(wr_sock_send_all(fd, answer.data, answer.len, WR_TIME_INF));
+    wr_buf_free(&answer);
+    usleep(400000); /* a rank that answers late would lose its place to the crowd now */
+    assert_true(serve_until_answer(server, fd, WR_WIRE_WELCOME));
+    assert_int_equal(joined, 1);
+    /* and the crowd does not keep out who comes behind it */
+    int late = connect_to(server);
+    assert_true(late >= 0);
+    assert_true(serve_until_answer(server, late, WR_WIRE_CHALLENGE));
+    close(late);
+    close(fd);
+    for (int i = 0; i < CROWD; i++)
+        if (crowd[i] >= 0)
+            close(crowd[i]);
+    wr_server_destroy(server);
+}
+
 /* Someone who only connects is dropped after some seconds, and the descriptor is given back. */
 static void silence_is_dropped(void **state)
 {
     (void)state;
     struct job job = {.rank_main = work};
     struct wr_server_options options = {.size = 1, .bind_address = "127.0.0.1"};
-    union wr_sockaddr address;
     weir_error err;
     char bytes[256];
     assert_ok(job_server_start(&job, &options, &err), &err);
-    wr_sock_numeric("127.0.0.1", &address);
-    wr_sock_set_port(&address, wr_server_port(job.server));
-    int fd = wr_sock_connect(&address, wr_deadline(5000000000));
+    int fd = connect_to(job.server);
     assert_true(fd >= 0);
     int64_t start = wr_clock_ns();
     struct pollfd p = {.fd = fd, .events = POLLIN};
@@ -184,6 +255,7 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(strangers_do_not_disturb),
+        cmocka_unit_test(a_crowd_pushes_no_rank_out),
         cmocka_unit_test(silence_is_dropped),
     };
     return cmocka_run_group_tests_name("boot_hostile", tests, NULL, NULL);

@@ -4,6 +4,8 @@
 
 #include <stdlib.h>
 
+#include "comm/boot/sock.h"
+#include "comm/boot/wire.h"
 #include "tests/unit/boot_job.h"
 
 static void all_opened(const struct job *job, int first, int n)
@@ -203,6 +205,51 @@ static void a_wrong_secret_is_refused(void **state)
     assert_int_equal(job.joined, 0); /* it is the server that refuses */
 }
 
+/* Ends the connection of whoever comes, the second one with lies before it. */
+static void *mislead(void *arg)
+{
+    const int *listen_fd = arg;
+    struct pollfd p = {.fd = *listen_fd, .events = POLLIN};
+    struct wr_boot_event event = {.kind = WR_BOOT_EVENT_JOB_ABORTED, .rank = 0, .reason = "a lie"};
+    struct wr_buf lies = {0};
+    wr_wire_write_event(&lies, &event);
+    for (int n = 0; poll(&p, 1, 60000) > 0 && p.revents == POLLIN; n++) {
+        int fd = accept(*listen_fd, NULL, NULL);
+        if (fd < 0)
+            break;
+        if (n == 1 && !wr_sock_send_all(fd, lies.data, lies.len, WR_TIME_INF))
+            perror("send");
+        close(fd);
+    }
+    wr_buf_free(&lies);
+    return NULL;
+}
+
+/* What an attempt met that came to nothing is forgotten: the next one joins a job that is whole. */
+static void a_failed_attempt_leaves_nothing_behind(void **state)
+{
+    (void)state;
+    char server[80];
+    const char *const config[] = {server, NULL};
+    struct job job = {.rank_main = exchange, .config = config};
+    struct wr_server_options options = {.size = 3, .bind_address = "127.0.0.1"};
+    union wr_sockaddr loopback;
+    pthread_t thread;
+    weir_error err;
+    assert_true(wr_sock_numeric("127.0.0.1", &loopback));
+    int listen_fd = wr_sock_listen(&loopback, 0);
+    assert_true(listen_fd >= 0);
+    assert_ok(job_server_start(&job, &options, &err), &err);
+    snprintf(server, sizeof server, "JOB_SERVER=127.0.0.1:%d,%s", wr_sock_local_port(listen_fd), wr_server_address(job.server));
+    pthread_create(&thread, NULL, mislead, &listen_fd);
+    job_run_ranks(&job, 0, 3);
+    shutdown(listen_fd, SHUT_RDWR);
+    pthread_join(thread, NULL);
+    close(listen_fd);
+    all_opened(&job, 0, 3);
+    job_server_stop(&job);
+}
+
 static void a_wrong_size_is_refused(void **state)
 {
     (void)state;
@@ -250,6 +297,7 @@ int main(void)
         cmocka_unit_test(missing_ranks_are_named),
         cmocka_unit_test(a_fence_can_be_tried_again),
         cmocka_unit_test(a_wrong_secret_is_refused),
+        cmocka_unit_test(a_failed_attempt_leaves_nothing_behind),
         cmocka_unit_test(a_wrong_size_is_refused),
         cmocka_unit_test(the_owners_reason_wins),
     };
