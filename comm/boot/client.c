@@ -114,23 +114,40 @@ static weir_status broken(const struct client *c, weir_error *err)
     return status;
 }
 
+/* Whether a frame is the answer of one type, to the question of that number where answers of the type have one. */
+static bool answers(const struct wr_frame *frame, enum wr_wire_type type, uint32_t number)
+{
+    uint32_t first = 0;
+    if (frame->type != type)
+        return false;
+    if (type != WR_WIRE_VALUE && type != WR_WIRE_FENCE_DONE)
+        return true;
+    for (size_t i = 4; frame->len >= 4 && i-- > 0;)
+        first = first << 8 | frame->payload[i];
+    return frame->len >= 4 && first == number;
+}
+
+/* A late answer to a question that was given up; but a fence can be taken up again. */
+static void pass_over(struct client *c, const struct wr_frame *frame)
+{
+    if (c->at_fence && answers(frame, WR_WIRE_FENCE_DONE, c->fence))
+        c->fence_done = true;
+}
+
 /*
- * Waits for an answer of one type that `matches` (may be NULL) accepts; late answers to questions that were given up are
- * passed over. A collective one ends when a rank is lost. WEIR_ERR_TIMEOUT is returned without a message.
+ * Waits for an answer of one type, or of another one (0: none). A collective one ends when a rank is lost.
+ * WEIR_ERR_TIMEOUT is returned without a message.
  */
-static weir_status await(struct client *c, enum wr_wire_type type, uint32_t number, bool collective, int64_t deadline,
-                         struct wr_frame *frame, weir_error *err)
+static weir_status await(struct client *c, enum wr_wire_type type, enum wr_wire_type other, uint32_t number, bool collective,
+                         int64_t deadline, struct wr_frame *frame, weir_error *err)
 {
     for (;;) {
         enum take_result result = wr_client_take(c, frame);
-        uint32_t first = 0;
         if (result == TAKE_FRAME) {
-            if (frame->type != type)
+            if (!answers(frame, type, number) && !answers(frame, other, number)) {
+                pass_over(c, frame);
                 continue;
-            for (size_t i = 4; (type == WR_WIRE_VALUE || type == WR_WIRE_FENCE_DONE) && frame->len >= 4 && i-- > 0;)
-                first = first << 8 | frame->payload[i];
-            if ((type == WR_WIRE_VALUE || type == WR_WIRE_FENCE_DONE) && first != number)
-                continue;
+            }
             /* what was told before the answer counts: a fence does not succeed in a job that is being ended */
             return collective && c->broken.kind != WR_BOOT_EVENT_NONE ? broken(c, err) : WEIR_OK;
         }
@@ -164,23 +181,35 @@ static weir_status send_frame(struct wr_boot *boot, struct wr_buf *frame, weir_e
     return status;
 }
 
-/* A wait for all ranks has timed out: asks the server who did not come. */
-static weir_status timed_out(struct wr_boot *boot, enum wr_wire_stage stage, weir_error *err)
+/*
+ * Waits for what the server sends when all ranks have come. When the time is over it asks the server who did not come; the
+ * answer that was waited for may still come before the answer to that.
+ */
+static weir_status await_all(struct wr_boot *boot, enum wr_wire_type type, uint32_t number, int64_t deadline,
+                             struct wr_frame *frame, weir_error *err)
 {
-    static const char *const at[] = {"weir_init", "the bootstrap's fence", "weir_finalize"};
     struct client *c = boot->state;
+    enum wr_wire_stage stage = type == WR_WIRE_NODES        ? WR_WIRE_AT_START
+                               : type == WR_WIRE_FENCE_DONE ? WR_WIRE_AT_FENCE
+                                                            : WR_WIRE_AT_FAREWELL;
+    static const char *const at[] = {"weir_init", "the bootstrap's fence", "weir_finalize"};
     struct wr_buf out = {0};
-    struct wr_frame frame;
     uint32_t count;
     char who[256], time[32];
     const char *advice = "see whether these ranks run, or raise WEIR_BOOT_TIMEOUT";
+    weir_status status = await(c, type, 0, number, true, deadline, frame, err);
+    if (status != WEIR_ERR_TIMEOUT)
+        return status;
     wr_format_time(boot->timeout_ns, time, sizeof time);
     wr_wire_write_number(&out, WR_WIRE_WHO, stage);
     if (send_frame(boot, &out, NULL) == WEIR_OK &&
-        await(c, WR_WIRE_MISSING, 0, false, wr_deadline(WHO_NS), &frame, NULL) == WEIR_OK &&
-        wr_wire_read_text(&frame, &count, who, sizeof who))
-        return wr_error_set(err, WEIR_ERR_TIMEOUT, advice, "%u of %d ranks did not come to %s within %s: rank%s %s", count,
-                            boot->info.size, at[stage], time, count == 1 ? "" : "s", who);
+        await(c, type, WR_WIRE_MISSING, number, false, wr_deadline(WHO_NS), frame, NULL) == WEIR_OK) {
+        if (frame->type == type)
+            return c->broken.kind != WR_BOOT_EVENT_NONE ? broken(c, err) : WEIR_OK;
+        if (wr_wire_read_text(frame, &count, who, sizeof who))
+            return wr_error_set(err, WEIR_ERR_TIMEOUT, advice, "%u of %d ranks did not come to %s within %s: rank%s %s", count,
+                                boot->info.size, at[stage], time, count == 1 ? "" : "s", who);
+    }
     return wr_error_set(err, WEIR_ERR_TIMEOUT, advice, "not all of %d ranks came to %s within %s", boot->info.size,
                         at[stage], time);
 }
@@ -207,11 +236,12 @@ weir_status wr_client_fence(struct wr_boot *boot, weir_error *err)
         wr_wire_write_number(&out, WR_WIRE_FENCE, c->fence);
         status = send_frame(boot, &out, err);
     }
-    if (status == WEIR_OK)
-        status = await(c, WR_WIRE_FENCE_DONE, c->fence, true, wr_deadline(boot->timeout_ns), &frame, err);
+    if (status == WEIR_OK && !c->fence_done)
+        status = await_all(boot, WR_WIRE_FENCE_DONE, c->fence, wr_deadline(boot->timeout_ns), &frame, err);
     c->at_fence = status == WEIR_ERR_TIMEOUT;
+    c->fence_done = false;
     c->fence += status == WEIR_OK;
-    return status == WEIR_ERR_TIMEOUT ? timed_out(boot, WR_WIRE_AT_FENCE, err) : status;
+    return status;
 }
 
 weir_status wr_client_get(struct wr_boot *boot, int rank, const char *key, void **value, size_t *len, weir_error *err)
@@ -224,7 +254,7 @@ weir_status wr_client_get(struct wr_boot *boot, int rank, const char *key, void 
     wr_wire_write_get(&out, request, (uint32_t)rank, key);
     weir_status status = send_frame(boot, &out, err);
     if (status == WEIR_OK)
-        status = await(c, WR_WIRE_VALUE, request, false, wr_deadline(boot->timeout_ns), &frame, err);
+        status = await(c, WR_WIRE_VALUE, 0, request, false, wr_deadline(boot->timeout_ns), &frame, err);
     if (status == WEIR_ERR_TIMEOUT)
         return wr_error_set(err, status, "see whether the launcher still runs", "the bootstrap server did not answer");
     if (status != WEIR_OK)
@@ -272,7 +302,7 @@ bool wr_client_poll_event(struct wr_boot *boot, struct wr_boot_event *event)
         enum take_result result;
         do {
             while ((result = wr_client_take(c, &frame)) == TAKE_FRAME)
-                ; /* a late answer to a question that was given up */
+                pass_over(c, &frame);
             if (result == TAKE_GARBAGE)
                 note_end(c);
         } while (wr_list_empty(&c->events) && result == TAKE_NOTHING && wr_client_read(c, wr_clock_ns()) > 0);
@@ -340,9 +370,7 @@ weir_status wr_client_open(struct wr_boot *boot, const struct wr_boot_params *pa
         status = wr_error_errno(err, WEIR_ERR_SYSTEM, errno, NULL, "epoll failed");
         goto free_client;
     }
-    status = await(c, WR_WIRE_NODES, 0, true, deadline, &frame, err);
-    if (status == WEIR_ERR_TIMEOUT)
-        status = timed_out(boot, WR_WIRE_AT_START, err);
+    status = await_all(boot, WR_WIRE_NODES, 0, deadline, &frame, err);
     if (status != WEIR_OK)
         goto free_client;
     if (!wr_wire_read_nodes(&frame, boot->info.node_of, target->size)) {
@@ -367,9 +395,7 @@ weir_status wr_client_close(struct wr_boot *boot, bool goodbye, weir_error *err)
         wr_wire_write_empty(&out, WR_WIRE_FAREWELL);
         status = send_frame(boot, &out, err);
         if (status == WEIR_OK)
-            status = await(c, WR_WIRE_FAREWELL_DONE, 0, true, wr_deadline(boot->timeout_ns), &frame, err);
-        if (status == WEIR_ERR_TIMEOUT)
-            status = timed_out(boot, WR_WIRE_AT_FAREWELL, err);
+            status = await_all(boot, WR_WIRE_FAREWELL_DONE, 0, wr_deadline(boot->timeout_ns), &frame, err);
     }
     client_free(c);
     return status;

@@ -15,7 +15,8 @@ struct client {
     size_t in_used; /* bytes of `in` that have been dealt with */
     bool ended;     /* the connection has ended */
     uint32_t request, fence;
-    bool at_fence; /* a fence was given up: the server still counts this rank as waiting in it */
+    bool at_fence;   /* a fence was given up: the server still counts this rank as waiting in it */
+    bool fence_done; /* and then it ended, while this rank asked for something else */
     struct wr_list events;       /* not yet taken by wr_client_poll_event() */
     struct wr_boot_event broken; /* the first event that means that not all ranks can come any more */
 };

@@ -4,6 +4,7 @@
 
 #include <stdlib.h>
 
+#include "base/clock.h"
 #include "comm/boot/sock.h"
 #include "comm/boot/wire.h"
 #include "tests/unit/boot_job.h"
@@ -190,6 +191,47 @@ static void a_fence_can_be_tried_again(void **state)
     job_server_stop(&job);
 }
 
+/* Rank 0 gives up each of many fences again and again, in ways that read the end of the fence in passing. */
+static void give_up_often(struct job *job, int rank, struct wr_boot *boot)
+{
+    weir_error err;
+    struct wr_boot_event event;
+    void *value;
+    size_t len;
+    for (int round = 0; round < 60; round++) {
+        weir_status status = WEIR_ERR_TIMEOUT;
+        if (rank == 1)
+            usleep((useconds_t)(round % 7 * 100));
+        boot->timeout_ns = rank == 1 ? 20000000000 : 0;
+        for (int64_t end = wr_deadline(20000000000); status == WEIR_ERR_TIMEOUT && !wr_deadline_passed(end);) {
+            status = wr_boot_barrier(boot, &err);
+            boot->timeout_ns = 20000000000;
+            if (status == WEIR_ERR_TIMEOUT && round % 3 == 1)
+                JOB_CHECK(job, wr_boot_get(boot, 1, "none", &value, &len, &err) == WEIR_ERR_NOT_FOUND);
+            if (status == WEIR_ERR_TIMEOUT && round % 3 == 2)
+                JOB_CHECK(job, !boot->ops->poll_event(boot, &event));
+            boot->timeout_ns = 0;
+        }
+        JOB_CHECK(job, status == WEIR_OK);
+        if (status != WEIR_OK)
+            break;
+    }
+    boot->timeout_ns = 20000000000;
+    JOB_CHECK(job, wr_boot_close(boot, true, &err) == WEIR_OK);
+}
+
+static void no_end_of_a_fence_is_missed(void **state)
+{
+    (void)state;
+    struct job job = {.rank_main = give_up_often};
+    struct wr_server_options options = {.size = 2, .bind_address = "127.0.0.1"};
+    weir_error err;
+    assert_ok(job_server_start(&job, &options, &err), &err);
+    job_run_ranks(&job, 0, 2);
+    all_opened(&job, 0, 2);
+    job_server_stop(&job);
+}
+
 static void a_wrong_secret_is_refused(void **state)
 {
     (void)state;
@@ -296,6 +338,7 @@ int main(void)
         cmocka_unit_test(an_abort_reaches_all),
         cmocka_unit_test(missing_ranks_are_named),
         cmocka_unit_test(a_fence_can_be_tried_again),
+        cmocka_unit_test(no_end_of_a_fence_is_missed),
         cmocka_unit_test(a_wrong_secret_is_refused),
         cmocka_unit_test(a_failed_attempt_leaves_nothing_behind),
         cmocka_unit_test(a_wrong_size_is_refused),
