@@ -15,5 +15,6 @@
 #include <weir/mem.h>
 #include <weir/p2p.h>
 #include <weir/coll.h>
+#include <weir/rule.h>
 
 #endif

@@ -1,0 +1,94 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/*
+ * Adam (Kingma, Ba 2015) and AdamW (Loshchilov, Hutter 2019). They differ in where the weight decay goes: into the gradient, or
+ * straight into the parameter.
+ */
+#include "optim/loops.h"
+
+struct adam {
+    float scale, decay;   /* of the gradient; Adam: weight decay, AdamW: 1 - lr wd */
+    float beta1, rest1;   /* rest = 1 - beta */
+    float beta2, rest2;
+    float rate;           /* lr / (1 - beta1^t) */
+    float root;           /* 1 / sqrt(1 - beta2^t) */
+    float eps;
+};
+
+static inline __attribute__((always_inline)) void adam_loop(float *restrict w, const float *restrict g, float *restrict m,
+                                                            float *restrict v, size_t n, struct adam c, bool decoupled)
+{
+    WR_LOOP(n)
+    {
+        float grad = g[i] * c.scale, weight = w[i];
+        if (decoupled)
+            weight *= c.decay;
+        else
+            grad += c.decay * weight;
+        float first = c.beta1 * m[i] + c.rest1 * grad;
+        float second = c.beta2 * v[i] + c.rest2 * (grad * grad);
+        m[i] = first;
+        v[i] = second;
+        w[i] = weight - c.rate * (first / (sqrtf(second) * c.root + c.eps));
+    }
+}
+
+static void adam_chunk(float *w, const float *g, void *const *s, size_t n, const void *arg)
+{
+    adam_loop(w, g, s[0], s[1], n, *(const struct adam *)arg, false);
+}
+
+static void adamw_chunk(float *w, const float *g, void *const *s, size_t n, const void *arg)
+{
+    adam_loop(w, g, s[0], s[1], n, *(const struct adam *)arg, true);
+}
+
+static void adam_update(const weir_rule_options *o, const weir_rule_step *step, const struct wr_rule_range *r)
+{
+    double t = (double)step->step;
+    bool decoupled = o->kind == WEIR_RULE_ADAMW;
+    struct adam c = {
+        .scale = (float)step->grad_scale,
+        .decay = (float)(decoupled ? 1 - step->lr * step->weight_decay : step->weight_decay),
+        .beta1 = (float)o->beta1,
+        .rest1 = (float)(1 - o->beta1),
+        .beta2 = (float)o->beta2,
+        .rest2 = (float)(1 - o->beta2),
+        .rate = (float)(step->lr / (1 - pow(o->beta1, t))),
+        .root = (float)(1 / sqrt(1 - pow(o->beta2, t))),
+        .eps = (float)o->eps,
+    };
+    wr_range_apply(r, decoupled ? adamw_chunk : adam_chunk, &c);
+}
+
+static void adam_defaults(weir_rule_options *o)
+{
+    o->beta1 = 0.9;
+    o->beta2 = 0.999;
+    o->eps = 1e-8;
+}
+
+static const char *adam_wrong(const weir_rule_options *o)
+{
+    if (!(o->beta1 >= 0 && o->beta1 < 1))
+        return "beta1 must be in [0, 1)";
+    if (!(o->beta2 >= 0 && o->beta2 < 1))
+        return "beta2 must be in [0, 1)";
+    return o->eps >= 0 ? NULL : "eps must not be negative";
+}
+
+static unsigned adam_states(const weir_rule_options *o, struct wr_rule_state *s)
+{
+    (void)o;
+    s[0] = (struct wr_rule_state){"exp_avg", WEIR_FP32, 1, 0};
+    s[1] = (struct wr_rule_state){"exp_avg_sq", WEIR_FP32, 1, 0};
+    return 2;
+}
+
+const struct wr_rule_class WR_ISA_NAME(wr_rule_adam) = {
+    .access = WEIR_ACCESS_ELEMENT,
+    .granule = 1,
+    .defaults = adam_defaults,
+    .wrong = adam_wrong,
+    .states = adam_states,
+    .update = adam_update,
+};

@@ -1,0 +1,352 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/* The interface of rules: instruction sets and divisions that give the same bits, types, limits, what is refused. */
+#include "tests/unit/unit.h"
+
+#include <math.h>
+#include <stdbool.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/half.h"
+
+enum { MOST = 300, PAD = 320, STEPS = 3 };
+static const uint32_t GUARD = 0x7fc5a5a5;
+
+static uint64_t state_word = 1;
+
+static float next_random(void)
+{
+    state_word = state_word * 6364136223846793005u + 1442695040888963407u;
+    return (float)(int32_t)(state_word >> 32) / 2147483648.0f;
+}
+
+/* A shard with its arrays at a chosen distance from an aligned address, and guards behind each. */
+struct shard {
+    size_t n, shift;
+    unsigned char *memory[3 + WEIR_RULE_STATES_MAX];
+    size_t bytes[3 + WEIR_RULE_STATES_MAX];
+    weir_rule_data d;
+};
+
+enum { MASTER, GRAD, OUT, STATE };
+
+static void *array(struct shard *s, int which, size_t count, size_t element)
+{
+    s->bytes[which] = (count + s->shift) * element;
+    s->memory[which] = calloc(1, s->bytes[which] + sizeof GUARD);
+    memcpy(s->memory[which] + s->bytes[which], &GUARD, sizeof GUARD);
+    return s->memory[which] + s->shift * element;
+}
+
+static void fill(void *p, weir_type type, size_t n, float scale)
+{
+    for (size_t i = 0; i < n; i++) {
+        float v = next_random() * scale / (float)(1 << i % 9);
+        if (type == WEIR_FP32)
+            ((float *)p)[i] = v;
+        else if (type == WEIR_BF16)
+            half_to_bf16((half_bits_u *)p + i, &v, 1);
+        else
+            half_to_fp16((half_bits_u *)p + i, &v, 1);
+    }
+}
+
+/* out_type WEIR_FP32: no low-precision copy */
+static void open_shard(struct shard *s, const weir_rule *rule, size_t n, size_t shift, weir_type grad, weir_type out)
+{
+    *s = (struct shard){.n = n, .shift = shift, .d = WEIR_RULE_DATA_INIT};
+    s->d.master = array(s, MASTER, n, sizeof(float));
+    s->d.grad = array(s, GRAD, n, weir_type_size(grad));
+    s->d.grad_type = grad;
+    if (out != WEIR_FP32) {
+        s->d.out = array(s, OUT, n, 2);
+        s->d.out_type = out;
+    }
+    fill(s->d.master, WEIR_FP32, n, 1);
+    for (unsigned k = 0; k < weir_rule_nstates(rule); k++) {
+        weir_rule_state state = {.size = sizeof state};
+        assert_int_equal(weir_rule_state_info(rule, k, &state), WEIR_OK);
+        assert_non_null(state.name);
+        size_t count = weir_rule_state_count(rule, k, 1, n);
+        s->d.states[k] = array(s, STATE + (int)k, count, weir_type_size((weir_type)state.type));
+        for (size_t i = 0; state.type == WEIR_FP32 && i < count; i++)
+            ((float *)s->d.states[k])[i] = (float)state.initial;
+    }
+}
+
+static void close_shard(struct shard *s)
+{
+    for (size_t i = 0; i < sizeof s->memory / sizeof s->memory[0]; i++) {
+        if (s->memory[i])
+            assert_memory_equal(s->memory[i] + s->bytes[i], &GUARD, sizeof GUARD);
+        free(s->memory[i]);
+    }
+}
+
+static void assert_same(const struct shard *a, const struct shard *b)
+{
+    for (size_t i = 0; i < sizeof a->memory / sizeof a->memory[0]; i++) {
+        assert_int_equal(!a->memory[i], !b->memory[i]);
+        if (!a->memory[i] || i == GRAD)
+            continue;
+        size_t size = i < STATE ? (i == OUT ? 2 : 4) : 0;
+        size_t skip_a = size ? a->shift * size : (size_t)((unsigned char *)a->d.states[i - STATE] - a->memory[i]);
+        size_t skip_b = size ? b->shift * size : (size_t)((unsigned char *)b->d.states[i - STATE] - b->memory[i]);
+        assert_int_equal(a->bytes[i] - skip_a, b->bytes[i] - skip_b);
+        assert_memory_equal(a->memory[i] + skip_a, b->memory[i] + skip_b, a->bytes[i] - skip_a);
+    }
+}
+
+static weir_rule *make(weir_rule_kind kind, const char *isa, double momentum)
+{
+    weir_rule_options o = {.size = sizeof o};
+    weir_rule *rule;
+    weir_error error;
+    assert_int_equal(weir_rule_defaults(kind, &o), WEIR_OK);
+    o.isa = isa;
+    o.momentum = momentum;
+    if (weir_rule_create(&o, &rule, &error) == WEIR_ERR_UNSUPPORTED)
+        return NULL;
+    weir_rule_options got = {.size = sizeof got};
+    assert_int_equal(weir_rule_get_options(rule, &got), WEIR_OK);
+    assert_int_equal(got.kind, kind);
+    assert_string_equal(got.isa, isa ? isa : got.isa);
+    return rule;
+}
+
+/* Some steps over a shard, each range in pieces of `piece` elements. */
+static void drive(const weir_rule *rule, struct shard *s, size_t piece)
+{
+    weir_rule_step step = WEIR_RULE_STEP_INIT;
+    weir_error error;
+    step.lr = 0.01;
+    step.weight_decay = 0.1;
+    step.grad_scale = 0.25;
+    for (step.step = 1; step.step <= STEPS; step.step++) {
+        state_word = step.step + s->n;
+        fill((void *)(uintptr_t)s->d.grad, (weir_type)s->d.grad_type, s->n, 4);
+        for (size_t at = 0; at < s->n; at += piece)
+            assert_ok(weir_rule_update(rule, &step, &s->d, at, s->n - at < piece ? s->n - at : piece, &error), &error);
+    }
+}
+
+static void for_all_kinds(void (*body)(weir_rule_kind kind, const char *isa))
+{
+    static const char *const isas[] = {"generic", "avx2", "avx512"};
+    for (int kind = 0; weir_rule_kind_name((weir_rule_kind)kind); kind++)
+        for (size_t i = 0; i < 3; i++)
+            body((weir_rule_kind)kind, isas[i]);
+}
+
+static void one_length(const weir_rule *first, const weir_rule *rule, size_t n, size_t k)
+{
+    static const weir_type grads[] = {WEIR_FP32, WEIR_BF16, WEIR_FP16};
+    static const weir_type outs[] = {WEIR_FP32, WEIR_FP16, WEIR_BF16};
+    struct shard a, b;
+    state_word = n;
+    open_shard(&a, first, n, 0, grads[k % 3], outs[(k + n) % 3]);
+    state_word = n;
+    open_shard(&b, rule, n, n % 17, grads[k % 3], outs[(k + n) % 3]);
+    drive(first, &a, n + 1);
+    size_t granule = weir_rule_granule(rule);
+    drive(rule, &b, k % 2 ? n + 1 : granule == 1 ? 1 + n / 3 : granule);
+    assert_same(&a, &b);
+    if (n > 1) /* it moved */
+        assert_true(a.d.master[0] != b.d.master[1]);
+    close_shard(&a);
+    close_shard(&b);
+}
+
+static void one_kind(weir_rule_kind kind, const char *isa)
+{
+    for (int momentum = 0; momentum < 2; momentum++) {
+        weir_rule *generic = make(kind, "generic", momentum * 0.5), *rule = make(kind, isa, momentum * 0.5);
+        for (size_t n = 0; rule && n <= MOST; n++)
+            for (size_t k = 0; k < 6; k += 1 + (n > 40))
+                one_length(generic, rule, n, k);
+        weir_rule_free(generic);
+        weir_rule_free(rule);
+    }
+}
+
+static void all_sets_lengths_divisions_agree(void **state)
+{
+    (void)state;
+    for_all_kinds(one_kind);
+}
+
+/* Several chunks, and the size from which the low-precision copy bypasses the cache. */
+static void one_long(weir_rule_kind kind, const char *isa)
+{
+    enum { LONG = 600001 };
+    weir_rule *generic = make(kind, "generic", 0.9), *rule = make(kind, isa, 0.9);
+    struct shard a, b;
+    if (rule) {
+        state_word = 1;
+        open_shard(&a, generic, LONG, 3, WEIR_FP16, WEIR_BF16);
+        state_word = 1;
+        open_shard(&b, rule, LONG, 1, WEIR_FP16, WEIR_BF16);
+        drive(generic, &a, LONG);
+        drive(rule, &b, 256 * 777);
+        assert_same(&a, &b);
+        close_shard(&a);
+        close_shard(&b);
+    }
+    weir_rule_free(generic);
+    weir_rule_free(rule);
+}
+
+static void long_shards_agree(void **state)
+{
+    (void)state;
+    for_all_kinds(one_long);
+}
+
+/* The copy is the master rounded once; gradients in half precision are what they are in fp32. */
+static void types_are_exact(void **state)
+{
+    (void)state;
+    static const weir_type types[] = {WEIR_BF16, WEIR_FP16};
+    weir_rule *rule = make(WEIR_RULE_ADAMW, NULL, 0);
+    for (int k = 0; k < 2; k++) {
+        struct shard a, b;
+        state_word = 7;
+        open_shard(&a, rule, MOST, 0, types[k], types[k]);
+        state_word = 7;
+        open_shard(&b, rule, MOST, 0, WEIR_FP32, WEIR_FP32);
+        drive(rule, &a, MOST);
+        weir_rule_step step = WEIR_RULE_STEP_INIT;
+        step.lr = 0.01;
+        step.weight_decay = 0.1;
+        step.grad_scale = 0.25;
+        for (step.step = 1; step.step <= STEPS; step.step++) {
+            uint16_t half[MOST];
+            state_word = step.step + MOST;
+            fill(half, types[k], MOST, 4);
+            for (size_t i = 0; i < MOST; i++)
+                if (types[k] == WEIR_BF16)
+                    half_from_bf16((float *)(uintptr_t)b.d.grad + i, half + i, 1);
+                else
+                    half_from_fp16((float *)(uintptr_t)b.d.grad + i, half + i, 1);
+            assert_int_equal(weir_rule_update(rule, &step, &b.d, 0, MOST, NULL), WEIR_OK);
+        }
+        assert_memory_equal(a.d.master, b.d.master, MOST * sizeof(float));
+        for (size_t i = 0; i < MOST; i++)
+            assert_int_equal(((uint16_t *)a.d.out)[i],
+                             types[k] == WEIR_BF16 ? half_bf16(a.d.master[i]) : half_fp16(a.d.master[i]));
+        close_shard(&a);
+        close_shard(&b);
+    }
+    weir_rule_free(rule);
+}
+
+/* A NaN or an infinity reaches its own element, and only that with access element. */
+static void one_not_finite(weir_rule_kind kind, const char *isa)
+{
+    static const float bad[] = {NAN, INFINITY, -INFINITY};
+    weir_rule *rule = make(kind, isa, 0.9);
+    for (size_t k = 0; rule && k < 3; k++) {
+        struct shard s;
+        open_shard(&s, rule, 100, 0, WEIR_FP32, WEIR_BF16);
+        fill((void *)(uintptr_t)s.d.grad, WEIR_FP32, 100, 1);
+        ((float *)(uintptr_t)s.d.grad)[37] = bad[k];
+        weir_rule_step step = WEIR_RULE_STEP_INIT;
+        step.lr = 0.1;
+        assert_int_equal(weir_rule_update(rule, &step, &s.d, 0, 100, NULL), WEIR_OK);
+        for (size_t i = 0; i < 100; i++)
+            assert_int_equal(i == 37, !isfinite(s.d.master[i]));
+        float copy;
+        half_from_bf16(&copy, (half_bits_u *)s.d.out + 37, 1);
+        assert_false(isfinite(copy));
+        close_shard(&s);
+    }
+    weir_rule_free(rule);
+}
+
+static void what_is_not_finite_goes_through(void **state)
+{
+    (void)state;
+    for_all_kinds(one_not_finite);
+}
+
+static void wrong_settings_are_refused(void **state)
+{
+    (void)state;
+    weir_rule *rule = NULL;
+    weir_error error;
+    weir_rule_kind kind;
+    assert_int_equal(weir_rule_kind_find("adamw", &kind), WEIR_OK);
+    assert_int_equal(kind, WEIR_RULE_ADAMW);
+    assert_int_equal(weir_rule_kind_find("adamx", &kind), WEIR_ERR_NOT_FOUND);
+    assert_null(weir_rule_kind_name((weir_rule_kind)99));
+    weir_rule_options o = {.size = 8};
+    assert_int_equal(weir_rule_defaults(kind, &o), WEIR_ERR_INVALID);
+    o.size = sizeof o;
+    assert_int_equal(weir_rule_defaults((weir_rule_kind)99, &o), WEIR_ERR_INVALID);
+    assert_int_equal(weir_rule_defaults(kind, &o), WEIR_OK);
+    o.beta2 = 1;
+    assert_int_equal(weir_rule_create(&o, &rule, &error), WEIR_ERR_INVALID);
+    assert_non_null(strstr(error.message, "beta2"));
+    o.beta2 = NAN;
+    assert_int_equal(weir_rule_create(&o, &rule, &error), WEIR_ERR_INVALID);
+    o.beta2 = 0.99;
+    o.flags = WEIR_RULE_NESTEROV; /* not of this rule */
+    assert_int_equal(weir_rule_create(&o, &rule, &error), WEIR_ERR_INVALID);
+    o.flags = 0;
+    o.isa = "mmx";
+    assert_int_equal(weir_rule_create(&o, &rule, &error), WEIR_ERR_UNSUPPORTED);
+    assert_null(rule);
+    /* a caller of an older version, whose struct ends early, gets the defaults for the rest */
+    o.isa = NULL;
+    o.eps = 77;
+    o.size = offsetof(weir_rule_options, eps);
+    assert_ok(weir_rule_create(&o, &rule, &error), &error);
+    weir_rule_options got = {.size = sizeof got};
+    assert_int_equal(weir_rule_get_options(rule, &got), WEIR_OK);
+    assert_true(got.eps == 1e-8 && got.beta2 == 0.99);
+    weir_rule_free(rule);
+    weir_rule_free(NULL);
+}
+
+static void wrong_arguments_are_refused(void **state)
+{
+    (void)state;
+    weir_rule *rule = make(WEIR_RULE_ADAMW, NULL, 0);
+    weir_error error;
+    struct shard s;
+    open_shard(&s, rule, 64, 0, WEIR_FP32, WEIR_BF16);
+    weir_rule_step step = WEIR_RULE_STEP_INIT;
+    weir_rule_data d = s.d;
+    assert_ok(weir_rule_update(rule, &step, &d, 64, 0, &error), &error);
+    assert_int_equal(weir_rule_update(NULL, &step, &d, 0, 64, &error), WEIR_ERR_INVALID);
+    step.step = 0;
+    assert_int_equal(weir_rule_update(rule, &step, &d, 0, 64, &error), WEIR_ERR_INVALID);
+    step.step = 1;
+    d.states[1] = NULL;
+    assert_int_equal(weir_rule_update(rule, &step, &d, 0, 64, &error), WEIR_ERR_INVALID);
+    assert_non_null(strstr(error.message, "state"));
+    d = s.d;
+    d.master = (float *)(void *)((char *)d.master + 2);
+    assert_int_equal(weir_rule_update(rule, &step, &d, 0, 63, &error), WEIR_ERR_INVALID);
+    d = s.d;
+    d.grad_type = WEIR_FP64;
+    assert_int_equal(weir_rule_update(rule, &step, &d, 0, 64, &error), WEIR_ERR_INVALID);
+    d = s.d;
+    d.out_type = WEIR_FP32;
+    assert_int_equal(weir_rule_update(rule, &step, &d, 0, 64, NULL), WEIR_ERR_INVALID);
+    close_shard(&s);
+    weir_rule_free(rule);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(all_sets_lengths_divisions_agree),
+        cmocka_unit_test(long_shards_agree),
+        cmocka_unit_test(types_are_exact),
+        cmocka_unit_test(what_is_not_finite_goes_through),
+        cmocka_unit_test(wrong_settings_are_refused),
+        cmocka_unit_test(wrong_arguments_are_refused),
+    };
+    return cmocka_run_group_tests_name("rule", tests, NULL, NULL);
+}

@@ -1,0 +1,146 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/* The rules' results beside those that other programs recorded, and beside mutants that must not pass. */
+#include "tests/unit/unit.h"
+
+#include <math.h>
+
+#include "tests/unit/rule_numbers.h"
+
+/* How a case is run differently from what it says. */
+enum mutant {
+    MUTANT_NONE,
+    MUTANT_COUPLED,     /* weight decay into the gradient instead of the parameter */
+    MUTANT_UNCORRECTED, /* no correction of the moments' bias */
+    MUTANT_COUNT,
+};
+
+struct run {
+    weir_rule *rule;
+    const struct number_case *c;
+    enum mutant mutant;
+    double scale; /* gradients come multiplied by 1 / scale */
+    float *w, *g;
+    float *s[WEIR_RULE_STATES_MAX];
+    size_t n;
+    double worst; /* error in units of the bound */
+};
+
+static void open_run(struct run *run)
+{
+    weir_error error;
+    weir_rule_options o = run->c->options;
+    if (run->mutant == MUTANT_COUPLED)
+        o.kind = WEIR_RULE_ADAM;
+    assert_ok(weir_rule_create(&o, &run->rule, &error), &error);
+    run->n = run->c->rows * run->c->cols;
+    run->w = malloc(run->n * sizeof(float));
+    run->g = malloc(run->n * sizeof(float));
+    for (uint32_t i = 0; i < run->n; i++)
+        run->w[i] = numbers_weight(i);
+    for (unsigned k = 0; k < weir_rule_nstates(run->rule); k++) {
+        weir_rule_state state = {.size = sizeof state};
+        assert_int_equal(weir_rule_state_info(run->rule, k, &state), WEIR_OK);
+        uint64_t count = weir_rule_state_count(run->rule, k, run->c->rows, run->c->cols);
+        run->s[k] = calloc(count + 1, weir_type_size((weir_type)state.type));
+        for (uint64_t i = 0; state.type == WEIR_FP32 && i < count; i++)
+            run->s[k][i] = (float)state.initial;
+    }
+}
+
+static void close_run(struct run *run)
+{
+    for (int k = 0; k < WEIR_RULE_STATES_MAX; k++)
+        free(run->s[k]);
+    free(run->w);
+    free(run->g);
+    weir_rule_free(run->rule);
+}
+
+static void step(struct run *run, uint64_t t)
+{
+    weir_error error;
+    weir_rule_step s = WEIR_RULE_STEP_INIT;
+    weir_rule_data d = WEIR_RULE_DATA_INIT;
+    s.step = run->mutant == MUTANT_UNCORRECTED ? t + 1000000 : t;
+    s.lr = numbers_rate(run->c, t);
+    s.weight_decay = run->c->weight_decay;
+    s.grad_scale = run->scale;
+    d.master = run->w;
+    d.grad = run->g;
+    for (int k = 0; k < WEIR_RULE_STATES_MAX; k++)
+        d.states[k] = run->s[k];
+    for (uint32_t i = 0; i < run->n; i++)
+        run->g[i] = numbers_gradient(t, i) / (float)run->scale;
+    assert_ok(weir_rule_update(run->rule, &s, &d, 0, run->n, &error), &error);
+}
+
+/* The bound: 30 steps of fp32 arithmetic in another order of operations. */
+static void compare(struct run *run, const struct number_row *row, const float *got)
+{
+    for (size_t i = 0; i < row->n; i++) {
+        double bound = 5e-7 + 2e-6 * fabs(row->values[i]);
+        double off = fabs(got[i] - row->values[i]) / bound;
+        run->worst = off > run->worst || isnan(off) ? off : run->worst;
+    }
+}
+
+static double run_case(const struct number_case *c, enum mutant mutant, double scale)
+{
+    struct run run = {.c = c, .mutant = mutant, .scale = scale};
+    open_run(&run);
+    for (uint64_t t = 1; t <= c->steps; t++) {
+        step(&run, t);
+        for (int k = 0; k < c->nrows; k++)
+            if (!strcmp(c->row[k].what, "w") && c->row[k].step == t)
+                compare(&run, &c->row[k], run.w);
+    }
+    for (int k = 0; k < c->nrows; k++)
+        for (unsigned i = 0; i < weir_rule_nstates(run.rule); i++) {
+            weir_rule_state state = {.size = sizeof state};
+            assert_int_equal(weir_rule_state_info(run.rule, i, &state), WEIR_OK);
+            if (!strcmp(state.name, c->row[k].what))
+                compare(&run, &c->row[k], run.s[i]);
+        }
+    close_run(&run);
+    return run.worst;
+}
+
+struct tally {
+    int mutants[MUTANT_COUNT];
+    double worst;
+};
+
+static void one_case(const struct number_case *c, void *arg)
+{
+    struct tally *tally = arg;
+    const char *name = weir_rule_kind_name((weir_rule_kind)c->options.kind);
+    double plain = run_case(c, MUTANT_NONE, 1), scaled = run_case(c, MUTANT_NONE, 1.0 / 1024);
+    if (!(plain <= 1 && scaled <= 1))
+        fail_msg("%s (lr %g, wd %g): off by %g and %g times what is allowed", name, c->lr, c->weight_decay, plain, scaled);
+    tally->worst = plain > tally->worst ? plain : tally->worst;
+    if (c->options.kind == WEIR_RULE_ADAMW && c->weight_decay > 0) {
+        assert_true(run_case(c, MUTANT_COUPLED, 1) > 10);
+        tally->mutants[MUTANT_COUPLED]++;
+    }
+    if (c->options.kind == WEIR_RULE_ADAMW || c->options.kind == WEIR_RULE_ADAM) {
+        assert_true(run_case(c, MUTANT_UNCORRECTED, 1) > 10);
+        tally->mutants[MUTANT_UNCORRECTED]++;
+    }
+}
+
+static void as_pytorch_recorded(void **state)
+{
+    struct tally tally = {0};
+    (void)state;
+    assert_int_equal(numbers_each("torch", one_case, &tally), 16);
+    assert_true(tally.mutants[MUTANT_COUPLED] >= 3 && tally.mutants[MUTANT_UNCORRECTED] >= 8);
+    print_message("PyTorch: at most %.2f of the bound\n", tally.worst);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(as_pytorch_recorded),
+    };
+    return cmocka_run_group_tests_name("rule_numbers", tests, NULL, NULL);
+}
