@@ -67,6 +67,8 @@
     X(BYTES, mem_limit, MEM_LIMIT, "inf", "", USER, "most bytes that weir_mem_alloc gives out to a rank")                \
     X(TEXT, algo, ALGO, "", "COLLECTIVE:ALGORITHM,...", USER,                                                           \
       "algorithms to use instead of the chosen ones, e.g. allgather:ring; what rank 0 says holds for all")             \
+    X(TEXT, tuning_file, TUNING_FILE, "", "path or off", USER,                                                          \
+      "costs of steps that plans are chosen by, as weir-tune writes them; unset is tuning.HOST in the cache folder, if there") \
     X(BYTES, plan_cache, PLAN_CACHE, "256M", "", USER,                                                                 \
       "most bytes of scratch memory that the plans kept for further calls of a kind may hold")                         \
     X(BYTES, unexpected_limit, UNEXPECTED_LIMIT, "64M", "", USER,                                                      \

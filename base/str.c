@@ -113,6 +113,39 @@ bool wr_parse_bool(const char *text, bool *out)
     return false;
 }
 
+/* Not strtod(), which reads "1.5" as the program's locale has it. */
+bool wr_parse_real(const char *text, double *out)
+{
+    bool negative = *text == '-';
+    const char *p = text + negative;
+    double value = 0;
+    int digits = 0, point = 0, exponent = 0;
+    for (bool after = false; (*p >= '0' && *p <= '9') || (*p == '.' && !after); p++) {
+        if (*p == '.') {
+            after = true;
+            continue;
+        }
+        value = value * 10 + (*p - '0');
+        point += after;
+        if (++digits > 40)
+            return false;
+    }
+    if (digits && (*p == 'e' || *p == 'E')) {
+        bool small = p[1] == '-';
+        p += 1 + (p[1] == '-' || p[1] == '+');
+        if (!*p || strspn(p, "0123456789") != strlen(p) || strlen(p) > 3)
+            return false;
+        exponent = (small ? -1 : 1) * atoi(p);
+        p += strlen(p);
+    }
+    exponent -= point;
+    value = exponent < 0 ? value / pow(10, -exponent) : value * pow(10, exponent);
+    if (!digits || *p || !isfinite(value))
+        return false;
+    *out = negative ? -value : value;
+    return true;
+}
+
 struct unit {
     const char *name;
     double factor;

@@ -26,6 +26,7 @@ void wr_buf_free(struct wr_buf *buf);
 
 /* Parses a whole string. All return false, leaving *out alone, for anything but a complete valid number. */
 bool wr_parse_int(const char *text, int64_t *out);
+bool wr_parse_real(const char *text, double *out);     /* "-1.5", "3e-3", whatever the locale; finite */
 bool wr_parse_bool(const char *text, bool *out);       /* 1 0 yes no true false on off, any case */
 bool wr_parse_bytes(const char *text, uint64_t *out);  /* "64", "64K", "1.5MiB", "2GB" (1024-based), "inf" */
 bool wr_parse_time(const char *text, int64_t *ns_out); /* "500us", "20ms", "3s", "2m", "1h", bare seconds, "inf" */

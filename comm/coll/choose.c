@@ -1,69 +1,227 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* Which algorithm serves a collective: WEIR_ALGO, or rules by size and nodes. */
+/*
+ * Which algorithm serves a collective, and with which parameters: what WEIR_ALGO says, or what takes least time on the cost
+ * model. Rank 0 decides and tells the others.
+ */
+#include <stdlib.h>
 #include <string.h>
 
 #include "base/error.h"
+#include "base/str.h"
 #include "comm/coll/coll.h"
+#include "comm/mem/exchange.h"
+#include "comm/plan/simulate.h"
+#include "comm/plan/tuning.h"
 
-enum { SMALL_BYTES = 16384 }; /* of the whole vector: latency counts, not bandwidth */
+/* Steps that a simulation may run: it takes some milliseconds then. */
+enum { STEPS_MAX = 30000, RAILS_MAX = 64 };
 
-/* The name that WEIR_ALGO ("allgather:ring,allreduce:hier") has for a collective; false when it has none. */
-static bool override_of(const char *spec, const char *coll, char *name, size_t size)
+/* By less than this factor the model does not tell: what comes earlier in the table of algorithms is taken. */
+static const double CLEAR = 0.9;
+
+/* ---- WEIR_ALGO ---- */
+
+static void list_names(enum wr_collective coll, char *buf, size_t size)
 {
-    for (const char *item = spec; item && *item;) {
-        size_t len = strcspn(item, ","), head = strcspn(item, ":,");
-        if (head < len && strlen(coll) == head && !memcmp(item, coll, head)) {
-            size_t n = WR_MIN(len - head - 1, size - 1);
-            memcpy(name, item + head + 1, n);
-            name[n] = '\0';
-            return true;
+    buf[0] = '\0';
+    for (int i = 0; wr_algorithms[i]; i++)
+        if (wr_algorithms[i]->coll == coll) {
+            wr_str_append(buf, size, buf[0] ? ", " : "");
+            wr_str_append(buf, size, wr_algorithms[i]->name);
         }
+}
+
+/* "allgather:ring" */
+static weir_status check_item(const char *item, size_t len, weir_error *err)
+{
+    char names[300] = "", coll[32] = "", name[32] = "";
+    size_t head = strcspn(item, ":,");
+    if (head < len && head < sizeof coll && len - head - 1 < sizeof name) {
+        memcpy(coll, item, head);
+        memcpy(name, item + head + 1, len - head - 1);
+    }
+    for (int c = 0; c < WR_COLL_COUNT; c++) {
+        if (strcmp(wr_collective_name((enum wr_collective)c), coll) != 0) {
+            wr_str_append(names, sizeof names, c ? ", " : "");
+            wr_str_append(names, sizeof names, wr_collective_name((enum wr_collective)c));
+            continue;
+        }
+        if (wr_algorithm_find((enum wr_collective)c, name))
+            return WEIR_OK;
+        list_names((enum wr_collective)c, names, sizeof names);
+        return wr_error_set(err, WEIR_ERR_CONFIG, "weir-plan --list shows all of them",
+                            "WEIR_ALGO: there is no algorithm '%s' for %s; there are %s", name, coll, names);
+    }
+    return wr_error_set(err, WEIR_ERR_CONFIG, "write COLLECTIVE:ALGORITHM,COLLECTIVE:ALGORITHM, for example allgather:ring",
+                        "WEIR_ALGO: '%.*s' does not begin with a collective; there are %s", (int)WR_MIN(len, 60), item, names);
+}
+
+/* The algorithm that WEIR_ALGO ("allgather:ring,allreduce:hier") has for a collective: NULL when it has none. */
+static weir_status asked_for(const char *spec, enum wr_collective coll, const struct wr_algorithm **algorithm, weir_error *err)
+{
+    const char *name = wr_collective_name(coll);
+    *algorithm = NULL;
+    for (const char *item = spec; item && *item;) {
+        size_t len = strcspn(item, ","), head = strlen(name);
+        weir_status status = check_item(item, len, err);
+        if (status)
+            return status;
+        for (int i = 0; len > head && !memcmp(item, name, head) && item[head] == ':' && wr_algorithms[i]; i++)
+            if (wr_algorithms[i]->coll == coll && strlen(wr_algorithms[i]->name) == len - head - 1 &&
+                !memcmp(wr_algorithms[i]->name, item + head + 1, len - head - 1))
+                *algorithm = wr_algorithms[i];
         item += len;
         item += *item == ',';
     }
-    return false;
+    return WEIR_OK;
 }
 
-/* Names in order of preference, ended by NULL. */
-static const char *const *preference(const struct wr_plan_spec *spec)
+/* ---- the cost model ---- */
+
+static weir_status know_costs(struct wr_coll_state *state, weir_error *err)
 {
-    static const char *const one_node[] = {"direct", "dissemination", "hier", "ring", "bruck", "binomial", NULL};
-    static const char *const small[] = {"latency", "bruck", "hier", "binomial", "dissemination", "ring", NULL};
-    static const char *const large[] = {"hier", "chain", "ring", "bruck", "binomial", "dissemination", NULL};
-    uint64_t bytes = spec->count * spec->elem_size;
-    if (spec->coll == WR_COLL_REDUCE_SCATTER || spec->coll == WR_COLL_ALLGATHER)
-        bytes = wr_plan_total(spec) * spec->elem_size;
-    if (spec->topo->nnodes == 1)
-        return one_node;
-    return bytes <= SMALL_BYTES ? small : large;
+    weir_status status = state->cost_known ? WEIR_OK : wr_tuning_load(state->comm->ctx, &state->cost, err);
+    state->cost_known = !status;
+    return status;
 }
 
-weir_status wr_coll_choose(const struct wr_coll_state *state, const struct wr_plan_spec *spec,
-                           const struct wr_algorithm **algorithm, weir_error *err)
+/* Predicts one candidate; takes it when it is clearly faster than the choice, or nothing has been chosen. */
+static void consider(const struct wr_coll_state *state, const struct wr_plan_spec *spec, const struct wr_algorithm *a,
+                     struct wr_coll_choice *choice)
 {
-    const char *coll = wr_collective_name(spec->coll);
-    char name[32];
-    if (override_of(state->comm->ctx->config.algo, coll, name, sizeof name)) {
-        const struct wr_algorithm *a = wr_algorithm_find(spec->coll, name);
-        if (!a || !a->applies(spec))
-            return wr_error_set(err, WEIR_ERR_CONFIG, "weir-plan --list shows the algorithms",
-                                a ? "WEIR_ALGO: the algorithm %s does not serve this %s"
-                                  : "WEIR_ALGO: there is no algorithm %s for %s",
-                                name, coll);
-        *algorithm = a;
+    struct wr_sim_options options = {.max_steps = STEPS_MAX};
+    struct wr_sim_result result;
+    weir_error why;
+    if (wr_simulate(spec, a, &state->cost, &options, &result, &why)) {
+        if (!choice->algorithm)
+            *choice = (struct wr_coll_choice){.algorithm = a, .chunk = spec->chunk, .rails = spec->rails};
+        return;
+    }
+    wr_debug(&state->comm->ctx->log, PLAN, "%s:%s, rails %d: %.2f us predicted", wr_collective_name(spec->coll), a->name,
+             spec->rails, result.time / 1e3);
+    if (choice->algorithm && choice->predicted > 0 && result.time >= CLEAR * choice->predicted)
+        return;
+    *choice = (struct wr_coll_choice){.algorithm = a, .chunk = spec->chunk, .rails = spec->rails, .predicted = result.time,
+                                      .bound = result.bound};
+}
+
+static int most_mates(const struct wr_plan_topo *topo)
+{
+    int most = 0;
+    for (int n = 0; n < topo->nnodes; n++)
+        most = WR_MAX(most, topo->node_size[n]);
+    return most;
+}
+
+weir_status wr_coll_choose(struct wr_coll_state *state, const struct wr_plan_spec *spec, struct wr_coll_choice *choice,
+                           weir_error *err)
+{
+    const struct wr_algorithm *asked;
+    struct wr_plan_spec variant = *spec;
+    int mates = most_mates(spec->topo);
+    weir_status status = know_costs(state, err);
+    memset(choice, 0, sizeof *choice);
+    if (!status)
+        status = asked_for(state->comm->ctx->config.algo, spec->coll, &asked, err);
+    if (status)
+        return status;
+    if (asked && !asked->applies(spec))
+        return wr_error_set(err, WEIR_ERR_CONFIG, "weir-plan --list shows the algorithms",
+                            "WEIR_ALGO: the algorithm %s does not serve this %s", asked->name, wr_collective_name(spec->coll));
+    for (int i = 0; wr_algorithms[i]; i++)
+        if (wr_algorithms[i]->coll == spec->coll && (asked ? wr_algorithms[i] == asked : wr_algorithms[i]->applies(spec)))
+            consider(state, spec, wr_algorithms[i], choice);
+    if (!choice->algorithm)
+        return wr_error_set(err, WEIR_ERR_UNSUPPORTED, NULL, "no algorithm serves this %s", wr_collective_name(spec->coll));
+    /* fewer ranks a node at the network: worth it for small messages */
+    for (variant.rails = 1; spec->topo->nnodes > 1 && variant.rails < WR_MIN(mates, RAILS_MAX); variant.rails *= 2)
+        consider(state, &variant, choice->algorithm, choice);
+    choice->asked = asked != NULL;
+    return WEIR_OK;
+}
+
+/* ---- agreement ---- */
+
+static uint64_t mix(uint64_t hash, const void *data, size_t len)
+{
+    const unsigned char *p = data;
+    for (size_t i = 0; i < len; i++)
+        hash = (hash ^ p[i]) * 0x100000001b3u; /* FNV-1a */
+    return hash;
+}
+
+/* What builders see, besides the call: the machine, and the algorithms that this build has. */
+static uint64_t fingerprint(const struct wr_plan_spec *spec)
+{
+    const struct wr_plan_topo *topo = spec->topo;
+    uint64_t hash = mix(0xcbf29ce484222325u, weir_version(), strlen(weir_version()));
+    hash = mix(hash, topo->node_of, (size_t)topo->nranks * sizeof *topo->node_of);
+    for (int l = 0; l < topo->nlevels; l++)
+        hash = mix(hash, topo->group_of[l], (size_t)topo->nnodes * sizeof *topo->group_of[l]);
+    for (int i = 0; wr_algorithms[i]; i++)
+        hash = mix(hash, wr_algorithms[i]->name, strlen(wr_algorithms[i]->name) + 1);
+    const uint64_t fields[] = {(uint64_t)spec->coll, (uint64_t)spec->root, spec->counts ? 0 : spec->count, spec->reduces,
+                               spec->in_mapped, spec->out_mapped, spec->out_shared, spec->out_remote, spec->reproducible,
+                               spec->elem_size, spec->partial_size, spec->counts != NULL};
+    return mix(hash, fields, sizeof fields);
+}
+
+/* As it travels. */
+struct card {
+    uint64_t hash, chunk;
+    double predicted, bound;
+    int32_t algorithm, rails, asked, unused;
+};
+
+static int32_t index_of(const struct wr_algorithm *algorithm)
+{
+    int32_t i = 0;
+    while (wr_algorithms[i] && wr_algorithms[i] != algorithm)
+        i++;
+    return i;
+}
+
+/* Buffers of a program that rotate ask for the same again and again. */
+static weir_status choose_once(struct wr_coll_state *state, const struct wr_plan_spec *spec, uint64_t hash,
+                               struct wr_coll_choice *choice, weir_error *err)
+{
+    struct wr_coll_decision *known = &state->decision[hash % WR_COLL_DECISIONS];
+    if (!spec->counts && known->choice.algorithm && known->hash == hash) {
+        *choice = known->choice;
         return WEIR_OK;
     }
-    for (const char *const *p = preference(spec); *p; p++) {
-        const struct wr_algorithm *a = wr_algorithm_find(spec->coll, *p);
-        if (a && a->applies(spec)) {
-            *algorithm = a;
-            return WEIR_OK;
-        }
+    weir_status status = wr_coll_choose(state, spec, choice, err);
+    if (!status)
+        *known = (struct wr_coll_decision){hash, *choice};
+    return status;
+}
+
+weir_status wr_coll_decide(struct wr_coll_state *state, struct wr_plan_spec *spec, struct wr_coll_choice *choice, weir_error *err)
+{
+    weir_comm *comm = state->comm;
+    struct card card, *cards = malloc((size_t)comm->size * sizeof *cards);
+    weir_status status = cards ? WEIR_OK : wr_error_memory(err, (size_t)comm->size * sizeof card, "a choice");
+    uint64_t hash = fingerprint(spec);
+    memset(&card, 0, sizeof card);
+    if (!status && comm->rank == 0)
+        status = choose_once(state, spec, hash ^ spec->in_place, choice, err);
+    status = wr_exchange_agree(comm, status, err);
+    if (!status && comm->rank == 0)
+        card = (struct card){.chunk = choice->chunk, .predicted = choice->predicted, .bound = choice->bound,
+                             .algorithm = index_of(choice->algorithm), .rails = choice->rails, .asked = choice->asked};
+    card.hash = hash;
+    if (!status)
+        status = wr_exchange_allgather(comm, &card, cards, sizeof card, err);
+    for (int r = 1; r < comm->size && !status; r++)
+        if (cards[r].hash != cards[0].hash)
+            status = wr_error_set(err, WEIR_ERR_MISMATCH, "run one build of weir on all ranks",
+                                  "ranks 0 and %d would make different plans of this %s", r, wr_collective_name(spec->coll));
+    if (!status) {
+        *choice = (struct wr_coll_choice){wr_algorithms[cards[0].algorithm], cards[0].chunk, cards[0].rails, cards[0].asked != 0,
+                                          cards[0].predicted, cards[0].bound};
+        spec->chunk = choice->chunk;
+        spec->rails = choice->rails;
     }
-    for (int i = 0; wr_algorithms[i]; i++)
-        if (wr_algorithms[i]->coll == spec->coll && wr_algorithms[i]->applies(spec)) {
-            *algorithm = wr_algorithms[i];
-            return WEIR_OK;
-        }
-    return wr_error_set(err, WEIR_ERR_UNSUPPORTED, NULL, "no algorithm serves this %s", coll);
+    free(cards);
+    return status;
 }

@@ -12,6 +12,7 @@
 
 #include "comm/comm.h"
 #include "comm/engine/request.h"
+#include "comm/plan/cost.h"
 #include "comm/plan/exec.h"
 
 /* One call, checked. */
@@ -81,14 +82,39 @@ void wr_coll_forget_plans(struct wr_coll_state *state);
 /* A rank is lost: no kept plan can be used again. */
 void wr_coll_break_plans(struct wr_coll_state *state);
 
-/* The algorithm for a spec, as this rank would choose it. */
-weir_status wr_coll_choose(const struct wr_coll_state *state, const struct wr_plan_spec *spec,
-                           const struct wr_algorithm **algorithm, weir_error *err);
+/* ---- choose.c ---- */
+
+/* What has been decided for a plan. */
+struct wr_coll_choice {
+    const struct wr_algorithm *algorithm;
+    uint64_t chunk; /* elements; 0: the builder's default */
+    int rails;      /* ranks a node that use the network at once; 0: all */
+    bool asked;     /* by WEIR_ALGO */
+    double predicted, bound; /* ns by the cost model, and what no plan can be below; 0: it could not tell */
+};
+
+/* One that rank 0 remembers. */
+enum { WR_COLL_DECISIONS = 64 };
+struct wr_coll_decision {
+    uint64_t hash;
+    struct wr_coll_choice choice;
+};
+
+/* The choice for a spec, as this rank would make it. */
+weir_status wr_coll_choose(struct wr_coll_state *state, const struct wr_plan_spec *spec, struct wr_coll_choice *choice,
+                           weir_error *err);
+
+/* Collective: rank 0's choice, which is put into the spec. WEIR_ERR_MISMATCH, at all ranks, when they would make different plans
+ * of it. */
+weir_status wr_coll_decide(struct wr_coll_state *state, struct wr_plan_spec *spec, struct wr_coll_choice *choice, weir_error *err);
 
 struct wr_coll_state {
     weir_comm *comm;
     struct wr_plan_topo topo;
     int *node_of, *local_rank, *node_size, **node_ranks, *node_rank_store;
+    struct wr_cost cost; /* of steps, once it is known: at rank 0 */
+    bool cost_known;
+    struct wr_coll_decision decision[WR_COLL_DECISIONS];
     struct wr_list plans; /* kept ones, most recently used first */
     uint64_t plan_bytes;
     unsigned nplans;

@@ -45,8 +45,7 @@ struct plan_card {
     struct wr_coll_key key;
     int64_t in_mem, out_mem; /* number of the memory handle that holds the buffer, -1 for none */
     uint64_t in_offset, out_offset;
-    int32_t algorithm; /* index in wr_algorithms, as this rank would choose */
-    int32_t persistent;
+    int64_t persistent;
 };
 
 void wr_coll_describe(const struct wr_coll_key *key, char *buf, size_t size)
@@ -77,14 +76,6 @@ static weir_status compare(struct wr_coll_state *state, const struct plan_card *
         return wr_engine_stop_error(comm->engine, err);
     }
     return WEIR_OK;
-}
-
-static int algorithm_index(const struct wr_algorithm *algorithm)
-{
-    for (int i = 0; wr_algorithms[i]; i++)
-        if (wr_algorithms[i] == algorithm)
-            return i;
-    return -1;
 }
 
 static void fill_spec(const struct wr_coll_state *state, const struct wr_coll_call *call, struct wr_plan_spec *spec)
@@ -141,7 +132,7 @@ static weir_status make_plan(struct wr_coll_state *state, const struct wr_coll_c
     weir_comm *comm = state->comm;
     struct wr_plan_spec spec;
     struct wr_kernel kernel;
-    const struct wr_algorithm *algorithm = NULL;
+    struct wr_coll_choice choice;
     struct plan_card card, *cards = malloc((size_t)comm->size * sizeof *cards);
     struct wr_exec_params params = {.comm = comm, .spec = &spec, .divide_by = 1};
     memset(&card, 0, sizeof card);
@@ -164,18 +155,10 @@ static weir_status make_plan(struct wr_coll_state *state, const struct wr_coll_c
         goto out;
     spec.in_mapped = all_mapped(comm, cards, true);
     spec.out_mapped = all_mapped(comm, cards, false);
-    int32_t choice = -1, *choices = malloc((size_t)comm->size * sizeof *choices);
-    status = choices ? wr_coll_choose(state, &spec, &algorithm, err) : wr_error_memory(err, sizeof choice, "a choice");
-    status = wr_exchange_agree(comm, status, err);
-    if (!status) {
-        choice = algorithm_index(algorithm);
-        status = wr_exchange_allgather(comm, &choice, choices, sizeof choice, err);
-    }
-    if (!status)
-        params.algorithm = wr_algorithms[choices[0]];
-    free(choices);
+    status = wr_coll_decide(state, &spec, &choice, err);
     if (status)
         goto out;
+    params.algorithm = choice.algorithm;
     params.in_offset = card.in_offset;
     params.out_offset = card.out_offset;
     if (spec.reduces && wr_kernel_find(call->type, call->op, NULL, &kernel)) {

@@ -10,12 +10,12 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/stat.h>
 #include <sys/wait.h>
 #include <time.h>
 #include <unistd.h>
 
 #include "base/clock.h"
+#include "base/file.h"
 #include "base/str.h"
 
 #define FORMAT "weir-networks 1"
@@ -27,42 +27,22 @@ static const int64_t TIME_MAX_NS = (int64_t)3600 * 1000 * 1000 * 1000, CHILD_NS 
 
 bool wr_measured_path(const weir_ctx *ctx, char *path, size_t size)
 {
-    const char *dir = ctx->config.cache_dir, *sub = "";
-    int n;
-    if (!dir) {
-        dir = wr_env_get(&ctx->env, "XDG_CACHE_HOME");
-        sub = "/weir";
-    }
-    if (!dir || !*dir) {
-        dir = wr_env_get(&ctx->env, "HOME");
-        sub = "/.cache/weir";
-    }
-    if (!dir || dir[0] != '/' || strchr(ctx->host, '/'))
-        return false;
-    n = snprintf(path, size, "%s%s/networks.%s", dir, sub, ctx->host);
-    return n > 0 && (size_t)n < size;
+    char name[300];
+    snprintf(name, sizeof name, "networks.%s", ctx->host);
+    return wr_file_cached(&ctx->config, &ctx->env, name, path, size);
 }
 
-/* A regular file of this user, whole, with a terminator; NULL when it is anything else. */
+/* A file of this user that is not too old; NULL when it is anything else. */
 static char *read_own_file(const char *path)
 {
-    struct stat st;
-    int fd = open(path, O_RDONLY | O_CLOEXEC | O_NONBLOCK | O_NOFOLLOW);
     char *text = NULL;
-    if (fd < 0)
+    int64_t modified, now = time(NULL);
+    if (wr_file_read(path, FILE_MAX, WR_FILE_OWN, &text, &modified))
         return NULL;
-    if (!fstat(fd, &st) && S_ISREG(st.st_mode) && st.st_uid == geteuid() && st.st_size < FILE_MAX &&
-        st.st_mtime <= time(NULL) && time(NULL) - st.st_mtime < KEPT_SECONDS && (text = malloc(FILE_MAX))) {
-        ssize_t n = read(fd, text, FILE_MAX - 1);
-        if (n > 0 && !memchr(text, 0, (size_t)n)) {
-            text[n] = 0;
-        } else {
-            free(text);
-            text = NULL;
-        }
-    }
-    close(fd);
-    return text;
+    if (modified <= now && now - modified < KEPT_SECONDS)
+        return text;
+    free(text);
+    return NULL;
 }
 
 /* "name small large" */
@@ -113,38 +93,15 @@ bool wr_measured_read(const char *path, const char *key, struct wr_measured *net
     return ok;
 }
 
-/* Makes the folders that the path stands in. */
-static void make_folders(const char *path)
-{
-    char part[512];
-    for (const char *slash = strchr(path + 1, '/'); slash; slash = strchr(slash + 1, '/'))
-        if (snprintf(part, sizeof part, "%.*s", (int)(slash - path), path) < (int)sizeof part)
-            mkdir(part, 0700);
-}
-
 bool wr_measured_write(const char *path, const char *key, const struct wr_measured *networks, size_t n)
 {
-    char temporary[512];
     struct wr_buf text = {0};
     wr_buf_printf(&text, "%s\n%s\n", FORMAT, key);
     for (size_t i = 0; i < n; i++)
         wr_buf_printf(&text, "%s %lld %lld\n", networks[i].name, (long long)networks[i].small_ns,
                       (long long)networks[i].large_ns);
     wr_buf_printf(&text, "end\n");
-    int len = snprintf(temporary, sizeof temporary, "%s.XXXXXX", path);
-    bool ok = !text.failed && len > 0 && (size_t)len < sizeof temporary;
-    int fd = -1;
-    if (ok) {
-        make_folders(path);
-        fd = mkostemp(temporary, O_CLOEXEC);
-    }
-    ok = fd >= 0 && write(fd, text.data, text.len) == (ssize_t)text.len;
-    if (fd >= 0) {
-        ok &= !close(fd);
-        ok = ok && !rename(temporary, path);
-        if (!ok)
-            unlink(temporary);
-    }
+    bool ok = !text.failed && wr_file_replace(path, text.data, text.len);
     wr_buf_free(&text);
     return ok;
 }

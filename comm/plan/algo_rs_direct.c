@@ -54,13 +54,15 @@ static void staged(const struct wr_plan_spec *spec, int rank, struct wr_program 
         if (c == 0 && rounds % BUFFERS)
             wr_wait_mates_earlier(p, &mates, CONSUMED, 1);
         for (int s = 0; s < n; s++)
-            wr_program_copy(p, wr_ref(rank, WR_BUF_SCRATCH, buffer + (uint64_t)s * chunk),
-                            wr_ref(rank, WR_BUF_IN, wr_plan_share_offset(spec, s) + at),
-                            wr_chunk_len(wr_plan_share(spec, s), chunk, c));
+            if (s != rank || spec->in_place) /* in place the result may overlap what is loaded for it */
+                wr_program_copy(p, wr_ref(rank, WR_BUF_SCRATCH, buffer + (uint64_t)s * chunk),
+                                wr_ref(rank, WR_BUF_IN, wr_plan_share_offset(spec, s) + at),
+                                wr_chunk_len(wr_plan_share(spec, s), chunk, c));
         wr_signal_mates(p, &mates, READY);
         wr_wait_mates(p, &mates, READY, c + 1);
         for (int i = 0; i < n; i++)
-            src[i] = wr_ref(i, WR_BUF_SCRATCH, buffer + (uint64_t)rank * chunk);
+            src[i] = i == rank && !spec->in_place ? wr_ref(i, WR_BUF_IN, wr_plan_share_offset(spec, rank) + at)
+                                                  : wr_ref(i, WR_BUF_SCRATCH, buffer + (uint64_t)rank * chunk);
         /* in place: what is overwritten here was staged in this round or before, for it lies at or behind its
          * own chunk */
         wr_program_reduce(p, wr_ref(rank, WR_BUF_OUT, at), src, (unsigned)n,

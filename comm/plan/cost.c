@@ -1,5 +1,4 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-#include <math.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -10,10 +9,10 @@
 static const struct {
     const char *name;
     size_t at;
-    double value, least;
+    double value, least, most;
     const char *help;
 } fields[] = {
-#define X(field, value, least, help) {#field, offsetof(struct wr_cost, field), value, least, help},
+#define X(field, value, least, most, help) {#field, offsetof(struct wr_cost, field), value, least, most, help},
     WR_COST_TABLE(X)
 #undef X
 };
@@ -36,7 +35,7 @@ void wr_cost_default(struct wr_cost *cost)
 static bool set_level(double *array, const char *name, const char *key, double value)
 {
     size_t len = strlen(name);
-    if (strncmp(key, name, len) != 0 || value < 0)
+    if (strncmp(key, name, len) != 0 || value < 0 || value > 1e9)
         return false;
     if (!key[len]) {
         for (int i = 0; i < WR_COST_LEVELS; i++)
@@ -49,18 +48,18 @@ static bool set_level(double *array, const char *name, const char *key, double v
     return true;
 }
 
-static weir_status set_one(struct wr_cost *cost, const char *key, const char *text, weir_error *err)
+weir_status wr_cost_set_one(struct wr_cost *cost, const char *key, const char *text, weir_error *err)
 {
     static const char advice[] = "the keys are step, flag, copy, reduce, memory, overhead, latency, gap, bandwidth, rails, ack, "
                                  "hop, hop0.., uplink, uplink0..";
-    char *end;
-    double value = strtod(text, &end);
-    if (end == text || *end || !isfinite(value))
+    double value;
+    if (!wr_parse_real(text, &value))
         return wr_error_set(err, WEIR_ERR_INVALID, "write a number", "the cost %s=%s has no number", key, text);
     for (size_t i = 0; i < WR_ARRAY_SIZE(fields); i++)
         if (!strcmp(fields[i].name, key)) {
-            if (value < fields[i].least)
-                return wr_error_set(err, WEIR_ERR_INVALID, fields[i].help, "the cost %s=%s is too small", key, text);
+            if (value < fields[i].least || value > fields[i].most)
+                return wr_error_set(err, WEIR_ERR_INVALID, fields[i].help, "the cost %s=%s is too %s", key, text,
+                                    value < fields[i].least ? "small" : "large");
             *place(cost, fields[i].at) = value;
             return WEIR_OK;
         }
@@ -83,7 +82,7 @@ weir_status wr_cost_set(struct wr_cost *cost, const char *text, weir_error *err)
             break;
         }
         *equals = '\0';
-        status = set_one(&changed, word, equals + 1, err);
+        status = wr_cost_set_one(&changed, word, equals + 1, err);
     }
     free(copy);
     if (status == WEIR_OK)

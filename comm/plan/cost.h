@@ -18,22 +18,22 @@
 
 enum { WR_COST_LEVELS = 8 }; /* levels of switches and groups that have parameters of their own, innermost first */
 
-/* X(field, default, lowest, what it is) */
+/* X(field, default, lowest, highest, what it is) */
 #define WR_COST_TABLE(X)                                                                                                 \
-    X(step, 20, 0, "ns that a core spends on any step: dispatch, look at a counter, set a flag")                          \
-    X(flag, 300, 0, "ns from setting a flag until another rank of the node sees it")                                      \
-    X(copy, 0.034, 0, "ns a byte that one core copies")                                                                   \
-    X(reduce, 0.018, 0, "ns a byte of each operand that one core combines")                                               \
-    X(memory, 150, 1e-6, "GB/s of loads and stores that all ranks of a node share")                                       \
-    X(overhead, 200, 0, "ns that a core spends on starting a put or a signal, or on noticing one from another node")      \
-    X(latency, 1500, 0, "ns from the interface of one node to that of another")                                           \
-    X(gap, 10, 0, "ns for which a message holds an interface, besides its bytes")                                         \
-    X(bandwidth, 12.5, 1e-6, "GB/s of one interface, in each direction")                                                  \
-    X(rails, 1, 1, "interfaces a node; rank number l of a node uses interface l modulo rails")                            \
-    X(ack, 1, 0, "1: the source of a put is free when its acknowledgement is back; 0: when it has left")
+    X(step, 20, 0, 1e9, "ns that a core spends on any step: dispatch, look at a counter, set a flag")                     \
+    X(flag, 300, 0, 1e9, "ns from setting a flag until another rank of the node sees it")                                 \
+    X(copy, 0.034, 0, 1e6, "ns a byte that one core copies")                                                              \
+    X(reduce, 0.018, 0, 1e6, "ns a byte of each operand that one core combines")                                          \
+    X(memory, 150, 1e-6, 1e9, "GB/s of loads and stores that all ranks of a node share")                                  \
+    X(overhead, 200, 0, 1e9, "ns that a core spends on starting a put or a signal, or on noticing one from another node") \
+    X(latency, 1500, 0, 1e9, "ns from the interface of one node to that of another")                                      \
+    X(gap, 10, 0, 1e9, "ns for which a message holds an interface, besides its bytes")                                    \
+    X(bandwidth, 12.5, 1e-6, 1e9, "GB/s of one interface, in each direction")                                             \
+    X(rails, 1, 1, 64, "interfaces a node; rank number l of a node uses interface l modulo rails")                        \
+    X(ack, 1, 0, 1, "1: the source of a put is free when its acknowledgement is back; 0: when it has left")
 
 struct wr_cost {
-#define X(field, value, least, help) double field;
+#define X(field, value, least, most, help) double field;
     WR_COST_TABLE(X)
 #undef X
     double hop[WR_COST_LEVELS];    /* ns more when a message leaves a group of this level, and again when it enters one */
@@ -47,6 +47,9 @@ void wr_cost_default(struct wr_cost *cost);
  * on one of them. WEIR_ERR_INVALID names the word that was not understood and leaves *cost as it was.
  */
 weir_status wr_cost_set(struct wr_cost *cost, const char *text, weir_error *err);
+
+/* The same for one word. */
+weir_status wr_cost_set_one(struct wr_cost *cost, const char *key, const char *text, weir_error *err);
 
 /* One line a parameter, with its value and what it is. */
 void wr_cost_write(const struct wr_cost *cost, FILE *out);

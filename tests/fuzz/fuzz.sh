@@ -1,7 +1,7 @@
 #!/bin/bash
 # SPDX-License-Identifier: BSD-3-Clause
-# Runs libFuzzer for some seconds on the bootstrap's parser, compiled here with clang and the sanitizers; a configure with
-# --enable-fuzzers makes the program for longer runs. usage: fuzz.sh [SECONDS]
+# Runs libFuzzer for some seconds on each reader of what others have written, compiled here with clang and the sanitizers; a
+# configure with --enable-fuzzers makes the programs for longer runs. usage: fuzz.sh [SECONDS]
 set -eu
 clang=${CLANG:-$(command -v clang || true)}
 if [ -z "$clang" ]; then
@@ -10,7 +10,6 @@ if [ -z "$clang" ]; then
 fi
 dir=$(mktemp -d)
 trap 'rm -rf "$dir"' EXIT
-mkdir "$dir/corpus"
 flags="-g -O1 -std=gnu11 -fsanitize=fuzzer,address,undefined -fno-sanitize-recover=undefined"
 if ! echo 'int LLVMFuzzerTestOneInput(const unsigned char *d, unsigned long n); int LLVMFuzzerTestOneInput(const unsigned char *d, unsigned long n) { (void)d; (void)n; return 0; }' |
     $clang $flags -x c - -o "$dir/probe" 2>"$dir/log"; then
@@ -18,11 +17,21 @@ if ! echo 'int LLVMFuzzerTestOneInput(const unsigned char *d, unsigned long n); 
     exit 77
 fi
 cd "$top_srcdir"
-$clang $flags -include "$top_builddir/config.h" -Iinclude -I"$top_builddir/include" -I. tests/fuzz/fuzz_wire.c comm/boot/wire.c \
-    comm/boot/siphash.c comm/boot/mapping.c comm/boot/pmi1_wire.c comm/boot/sock.c comm/boot/launcher.c base/str.c \
-    base/error.c base/config.c base/status.c -o "$dir/fuzz_wire" -lm
-"$dir/fuzz_wire" -max_total_time="${1:-5}" -max_len=2048 -print_final_stats=1 -artifact_prefix="$dir/" "$dir/corpus" >"$dir/log" 2>&1 || {
-    tail -40 "$dir/log"
-    exit 1
+# fuzz NAME SOURCE...
+seconds=${1:-3}
+fuzz() {
+    name=$1
+    shift
+    $clang $flags -include "$top_builddir/config.h" -Iinclude -I"$top_builddir/include" -I. "tests/fuzz/$name.c" "$@" \
+        base/error.c base/config.c base/status.c base/str.c -o "$dir/$name" -lm
+    mkdir -p "$dir/corpus/$name"
+    "$dir/$name" -max_total_time="$seconds" -max_len=2048 -print_final_stats=1 -artifact_prefix="$dir/" "$dir/corpus/$name" >"$dir/log" 2>&1 || {
+        tail -40 "$dir/log"
+        exit 1
+    }
+    echo "$name: $(grep -E "number_of_executed_units|new_units_added" "$dir/log" | tr '\n' ' ')"
 }
-grep -E "number_of_executed_units|new_units_added" "$dir/log"
+fuzz fuzz_wire comm/boot/wire.c comm/boot/siphash.c comm/boot/mapping.c comm/boot/pmi1_wire.c comm/boot/sock.c comm/boot/launcher.c
+mkdir -p "$dir/corpus/fuzz_tuning"
+printf 'weir-tuning 1\n# host\nflag 300\ncopy 0.034\nhop1 1e2\nuplink 0\nrails 2\nend\n' >"$dir/corpus/fuzz_tuning/good"
+fuzz fuzz_tuning comm/plan/tuning.c comm/plan/cost.c base/file.c base/log.c
