@@ -6,19 +6,20 @@
 #include <dlfcn.h>
 #include <stdlib.h>
 #include <string.h>
-#include <unistd.h>
 
 #include "base/clock.h"
 #include "base/error.h"
 #include "base/str.h"
 #include "comm/boot/components.h"
 #include "comm/boot/launcher.h"
-#include "comm/boot/mapping.h"
-#include "comm/boot/shared.h"
-#include "comm/boot/split.h"
+#include "comm/boot/store.h"
 #include "comm/boot/timed.h"
 
-enum { PMI2_KEY_MAX = 63, PMI2_VALUE_MAX = 1000 }; /* of 64 and 1024, with some room for the wire's own words */
+enum {
+    PMI2_KEY_MAX = 63,     /* of 64 */
+    PMI2_VALUE_MAX = 1000, /* of 1024, with some room for the wire's own words */
+    PMI2_ATTRIBUTE_MAX = 1024
+};
 
 /* The library, and what it said. */
 struct pmi2 {
@@ -169,29 +170,19 @@ static struct call *call_new(int what, weir_error *err)
     return call;
 }
 
-static weir_status fence_locked(struct pmi2 *p, weir_error *err)
-{
-    struct call *call = call_new(CALL_FENCE, err);
-    if (!call)
-        return WEIR_ERR_NO_MEMORY;
-    weir_status status = call_timed(p, call, "PMI2_KVS_Fence", err);
-    if (status == WEIR_OK)
-        free(call);
-    return status;
-}
-
 /* ---- the connection of the process ---- */
+
+static void finalize(void *connection)
+{
+    struct pmi2 *p = connection;
+    if (p->ours && !p->broken)
+        p->finalize();
+    free(p); /* the library stays open: it may have registered handlers of its own */
+}
 
 static void finalize_at_exit(void)
 {
-    struct pmi2 *p = shared.connection;
-    if (!p || shared.pid != (int)getpid() || pthread_mutex_trylock(&shared.lock))
-        return;
-    if (p->ours && !p->broken)
-        p->finalize();
-    shared.connection = NULL;
-    pthread_mutex_unlock(&shared.lock);
-    free(p); /* the library stays open: it may have registered handlers of its own */
+    wr_shared_end(&shared, finalize);
 }
 
 /* Joins, unless another part of the program (an MPI) has done so. */
@@ -222,10 +213,8 @@ static weir_status join(struct pmi2 *p, const struct wr_env *env, weir_error *er
     return WEIR_OK;
 }
 
-static weir_status use_connection(const struct wr_boot_params *params, weir_error *err)
+static weir_status pmi2_connect(const struct wr_boot_params *params, void **connection, weir_error *err)
 {
-    if (shared.connection)
-        return WEIR_OK;
     struct pmi2 *p = calloc(1, sizeof *p);
     if (!p)
         return wr_error_memory(err, sizeof *p, "the PMI-2 connection");
@@ -238,18 +227,37 @@ static weir_status use_connection(const struct wr_boot_params *params, weir_erro
             free(p);
         return status;
     }
-    shared.connection = p;
-    shared.pid = (int)getpid();
-    if (!shared.at_exit)
-        shared.at_exit = !atexit(finalize_at_exit);
+    *connection = p;
     return WEIR_OK;
 }
 
-/* ---- the ops ---- */
-
-static weir_status store_put(void *arg, const char *key, const char *text, weir_error *err)
+static void pmi2_describe(const void *connection, struct wr_boot_info *info, struct wr_split *split)
 {
-    const struct pmi2 *p = arg;
+    const struct pmi2 *p = connection;
+    split->key_max = PMI2_KEY_MAX;
+    split->value_max = PMI2_VALUE_MAX;
+    info->rank = p->rank;
+    info->size = p->size;
+    wr_str_copy(info->job, sizeof info->job, p->job);
+}
+
+static weir_status pmi2_mapping(void *connection, char *text, size_t size, weir_error *err)
+{
+    const struct pmi2 *p = connection;
+    int found = 0;
+    (void)err;
+    size = WR_MIN(size, (size_t)PMI2_ATTRIBUTE_MAX);
+    if (!p->job_attribute || p->job_attribute("PMI_process_mapping", text, (int)size, &found) || !found)
+        return WEIR_ERR_NOT_FOUND;
+    text[size - 1] = 0;
+    return WEIR_OK;
+}
+
+/* ---- the store ---- */
+
+static weir_status pmi2_put(void *connection, const char *key, const char *text, weir_error *err)
+{
+    const struct pmi2 *p = connection;
     int rc = p->put(key, text);
     if (!rc)
         return WEIR_OK;
@@ -257,9 +265,9 @@ static weir_status store_put(void *arg, const char *key, const char *text, weir_
                         key, rc);
 }
 
-static weir_status store_get(void *arg, int rank, const char *key, char *text, size_t size, weir_error *err)
+static weir_status pmi2_get(void *connection, int rank, const char *key, char *text, size_t size, weir_error *err)
 {
-    struct pmi2 *p = arg;
+    struct pmi2 *p = connection;
     struct call *call = call_new(CALL_GET, err);
     weir_error e;
     if (!call)
@@ -283,102 +291,45 @@ static weir_status store_get(void *arg, int rank, const char *key, char *text, s
                                "the launcher's value of '%s' is too long", key);
 }
 
-static weir_status read_mapping(struct wr_boot *boot, const struct pmi2 *p, weir_error *err)
+static weir_status pmi2_fence(void *connection, weir_error *err)
 {
-    char text[1024] = "";
-    int found = 0;
-    if (!p->job_attribute || p->job_attribute("PMI_process_mapping", text, (int)sizeof text, &found) || !found)
-        return WEIR_OK;
-    int *node_of = malloc((size_t)p->size * sizeof *node_of);
-    if (!node_of)
-        return wr_error_memory(err, (size_t)p->size * sizeof *node_of, "the node map");
-    text[sizeof text - 1] = 0;
-    if (wr_process_mapping(text, p->size, node_of)) {
-        boot->info.node_of = node_of;
-    } else {
-        wr_info(boot->log, BOOT, "the launcher's process mapping is not understood: %s", text);
-        free(node_of);
-    }
-    return WEIR_OK;
+    struct call *call = call_new(CALL_FENCE, err);
+    if (!call)
+        return WEIR_ERR_NO_MEMORY;
+    weir_status status = call_timed(connection, call, "PMI2_KVS_Fence", err);
+    if (status == WEIR_OK)
+        free(call);
+    return status;
 }
+
+/* ---- the component ---- */
 
 static weir_status pmi2_open(struct wr_boot *boot, const struct wr_boot_params *params, weir_error *err)
 {
+    static const struct wr_store_kind kind = {.shared = &shared, .finalize_at_exit = finalize_at_exit, .connect = pmi2_connect,
+                                              .describe = pmi2_describe, .mapping = pmi2_mapping, .put = pmi2_put,
+                                              .get = pmi2_get, .fence = pmi2_fence};
     if (!built_in)
         return wr_error_set(err, WEIR_ERR_UNSUPPORTED, "build weir with PMI-2, or use WEIR_BOOT=pmi1, or weirrun",
                             "this build of weir was made without PMI-2");
-    struct wr_split *split = calloc(1, sizeof *split);
-    if (!split)
-        return wr_error_memory(err, sizeof *split, "the bootstrap");
-    pthread_mutex_lock(&shared.lock);
-    weir_status status = use_connection(params, err);
-    struct pmi2 *p = shared.connection;
-    if (status == WEIR_OK) {
-        *split = (struct wr_split){.key_max = PMI2_KEY_MAX, .value_max = PMI2_VALUE_MAX, .generation = shared.generation++,
-                                   .arg = p, .put = store_put, .get = store_get};
-        boot->info.rank = p->rank;
-        boot->info.size = p->size;
-        wr_str_copy(boot->info.job, sizeof boot->info.job, p->job);
-        status = read_mapping(boot, p, err);
-    }
-    pthread_mutex_unlock(&shared.lock);
-    if (status != WEIR_OK) {
-        free(split);
-        return status;
-    }
-    boot->state = split;
-    return WEIR_OK;
-}
-
-static weir_status pmi2_put(struct wr_boot *boot, const char *key, const void *value, size_t len, enum wr_boot_scope scope, weir_error *err)
-{
-    (void)scope;
-    pthread_mutex_lock(&shared.lock);
-    weir_status status = wr_split_put(boot->state, boot->info.rank, key, value, len, err);
-    pthread_mutex_unlock(&shared.lock);
-    return status;
-}
-
-static weir_status pmi2_get(struct wr_boot *boot, int rank, const char *key, void **value, size_t *len, weir_error *err)
-{
-    pthread_mutex_lock(&shared.lock);
-    weir_status status = wr_split_get(boot->state, rank, key, value, len, err);
-    pthread_mutex_unlock(&shared.lock);
-    return status;
-}
-
-static weir_status pmi2_fence(struct wr_boot *boot, weir_error *err)
-{
-    const struct wr_split *split = boot->state;
-    pthread_mutex_lock(&shared.lock);
-    weir_status status = fence_locked(split->arg, err);
-    pthread_mutex_unlock(&shared.lock);
-    return status;
+    return wr_store_open(boot, params, &kind, err);
 }
 
 static void pmi2_abort(struct wr_boot *boot, int code, const char *message)
 {
-    const struct wr_split *split = boot->state;
-    const struct pmi2 *p = split->arg;
+    const struct pmi2 *p = wr_store_connection(boot);
     (void)code;
     p->abort(1, message ? message : "weir_abort was called");
-}
-
-static weir_status pmi2_close(struct wr_boot *boot, bool goodbye, weir_error *err)
-{
-    weir_status status = goodbye ? pmi2_fence(boot, err) : WEIR_OK;
-    free(boot->state);
-    return status;
 }
 
 const struct wr_boot_ops wr_boot_pmi2 = {
     .name = "pmi2",
     .detect = pmi2_detect,
     .open = pmi2_open,
-    .put = pmi2_put,
-    .fence = pmi2_fence,
-    .get = pmi2_get,
-    .barrier = pmi2_fence,
+    .put = wr_store_put,
+    .fence = wr_store_fence,
+    .get = wr_store_get,
+    .barrier = wr_store_fence,
     .abort = pmi2_abort,
-    .close = pmi2_close,
+    .close = wr_store_close,
 };

@@ -116,14 +116,16 @@ static void listen_for_events(struct wr_pmix *p)
 
 /* ---- the connection of the process ---- */
 
+static void finalize(void *connection)
+{
+    struct wr_pmix *p = connection;
+    if (!p->broken) /* the struct stays: a handler may still run */
+        p->Finalize(NULL, 0);
+}
+
 static void finalize_at_exit(void)
 {
-    struct wr_pmix *p = shared.connection;
-    if (!p || shared.pid != (int)getpid() || p->broken || pthread_mutex_trylock(&shared.lock))
-        return;
-    /* the struct stays: a handler may still run */
-    p->Finalize(NULL, 0);
-    pthread_mutex_unlock(&shared.lock);
+    wr_shared_end(&shared, finalize);
 }
 
 static weir_status use_connection(const struct wr_boot_params *params, weir_error *err)
@@ -138,10 +140,7 @@ static weir_status use_connection(const struct wr_boot_params *params, weir_erro
     if (status != WEIR_OK)
         return status;
     listen_for_events(p);
-    shared.connection = p;
-    shared.pid = (int)getpid();
-    if (!shared.at_exit)
-        shared.at_exit = !atexit(finalize_at_exit);
+    wr_shared_keep(&shared, p, finalize_at_exit);
     return WEIR_OK;
 }
 

@@ -22,4 +22,10 @@ struct wr_shared {
 
 #define WR_SHARED_INIT {PTHREAD_MUTEX_INITIALIZER, NULL, 0, false, 0}
 
+/* Under the lock, once the connection is open: keeps it, and has `at_exit` called when the process exits. */
+void wr_shared_keep(struct wr_shared *shared, void *connection, void (*at_exit)(void));
+
+/* At exit: lets `finalize` end (and free) the connection, unless it is the parent's or a thread is inside a call. */
+void wr_shared_end(struct wr_shared *shared, void (*finalize)(void *connection));
+
 #endif
