@@ -8,8 +8,7 @@
 #include "tools/fabrics.h"
 
 #ifdef HAVE_UCX
-#include <ucp/api/ucp.h>
-#include <uct/api/uct.h>
+#include "base/ucx.h"
 
 static void list_domain(FILE *out, uct_component_h component, const char *name)
 {
@@ -34,7 +33,7 @@ void ucx_list(FILE *out)
 {
     uct_component_h *components = NULL;
     unsigned n = 0;
-    if (uct_query_components(&components, &n) != UCS_OK)
+    if (wr_ucx_load() || uct_query_components(&components, &n) != UCS_OK)
         return;
     for (unsigned i = 0; i < n; i++) {
         uct_component_attr_t attr = {.field_mask = UCT_COMPONENT_ATTR_FIELD_MD_RESOURCE_COUNT};
@@ -87,6 +86,8 @@ release_config:
 void ucx_open(FILE *out, const char *transport)
 {
     ucs_status_t status = UCS_OK;
+    if (wr_ucx_load())
+        return;
     fprintf(out, "try\t%s\t\n", transport);
     const char *failed = open_worker(transport, &status);
     if (failed)
@@ -98,6 +99,10 @@ void ucx_open(FILE *out, const char *transport)
 static void version(char *buf, size_t size)
 {
     unsigned major = 0, minor = 0, release = 0;
+    if (wr_ucx_load()) {
+        snprintf(buf, size, "cannot be loaded");
+        return;
+    }
     ucp_get_version(&major, &minor, &release);
     snprintf(buf, size, "%u.%u.%u", major, minor, release);
 }

@@ -106,7 +106,7 @@ run elsewhere --with-libfabric="$tmp/fab" --with-ucx="$tmp/ucx" --with-openmpi="
 says elsewhere '^  libfabric +yes +97.5'
 says elsewhere "^  UCX +yes +in $tmp/ucx"
 says elsewhere "^  Open MPI +yes +$tmp/mpi/bin/mpicc"
-for flag in "-Wl,-rpath,$tmp/fab/lib" "-L$tmp/ucx/lib" "-Wl,-rpath,$tmp/pmi2/lib"; do
+for flag in "-Wl,-rpath,$tmp/fab/lib" "-Wl,-rpath,$tmp/ucx/lib" "-Wl,-rpath,$tmp/pmi2/lib"; do
     grep '^WEIR_DEP_LIBS' "$tmp/elsewhere/Makefile" | grep -qF -e "$flag" || complain "elsewhere: $flag is not in the link line"
 done
 for name in hwloc ucx openmpi; do # one macro makes all of the first kind, one the MPIs

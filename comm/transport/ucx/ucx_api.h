@@ -11,11 +11,7 @@
 
 #include <string.h>
 
-#include <ucp/api/ucp.h>
-
-#ifndef UCX_API_NBX
-#define UCX_API_NBX (UCP_API_VERSION >= UCP_VERSION(1, 10))
-#endif
+#include "base/ucx.h"
 
 /* The completion of a call: `req` is what the call was given. */
 typedef void (*ucx_api_done)(void *req, ucs_status_t status);

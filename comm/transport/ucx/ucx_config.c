@@ -145,6 +145,10 @@ static void refuse_caches(struct settings *s)
 weir_status wr_ucx_context_open(struct ucx *u, weir_error *err)
 {
     struct settings s = {.u = u};
+    const char *why = wr_ucx_load();
+    if (why)
+        return wr_error_set(err, WEIR_ERR_UNSUPPORTED, "install UCX's libraries, or put their folder into LD_LIBRARY_PATH",
+                            "UCX cannot be loaded: %s", why);
     ucs_status_t st = ucp_config_read(NULL, NULL, &s.config);
     if (st != UCS_OK)
         return wr_ucx_error(st, NULL, "reading UCX's configuration", err);
