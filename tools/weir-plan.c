@@ -3,10 +3,13 @@
 #include "tools/weir-plan.h"
 
 #include <getopt.h>
+#include <stdlib.h>
 #include <string.h>
 
 #include "base/error.h"
+#include "base/file.h"
 #include "base/str.h"
+#include "comm/plan/tuning.h"
 
 static const char usage_text[] =
     "usage: weir-plan COLL --nodes N --ppn P[,P...] --bytes S [options]\n"
@@ -20,7 +23,8 @@ static const char usage_text[] =
     "  --ppn P[,P...]      ranks a node; a list is repeated\n"
     "  --levels SPEC       switches above the nodes, outermost first: 'group:2 switch:4'\n"
     "  --placement HOW     block, cyclic, random:SEED\n"
-    "  --cost KEY=VALUE,.. costs of the simulation; '--cost list' shows the keys\n"
+    "  --tuning FILE       costs of the simulation as weir-tune has measured them\n"
+    "  --cost KEY=VALUE,.. costs one by one; '--cost list' shows the keys\n"
     "the call\n"
     "  --bytes S           the whole vector, 4M for example; for alltoall the buffer of one rank\n"
     "  --type T            int8 .. int64, uint8 .. uint64, fp16, bf16, fp32 (default), fp64\n"
@@ -81,7 +85,20 @@ static weir_status parse_cost(const char *text, struct wr_cost *cost, bool *list
     return *listed ? WEIR_OK : wr_cost_set(cost, text, err);
 }
 
-enum { NODES = 256, PPN, LEVELS, PLACEMENT, COST, BYTES, TYPE, ROOT, IN_PLACE, MAPPED, ALGO, CHUNK, RAILS, VERIFY, SIMULATE, SVG,
+/* Costs from a tuning file. */
+static weir_status read_tuning(const char *path, struct wr_cost *cost, weir_error *err)
+{
+    char *text = NULL;
+    weir_error why;
+    int failed = wr_file_read(path, WR_TUNING_MAX, 0, &text, NULL);
+    if (failed)
+        return wr_error_errno(err, WEIR_ERR_CONFIG, failed, "weir-tune writes one", "the tuning file %s cannot be read", path);
+    weir_status status = wr_tuning_parse(text, cost, &why);
+    free(text);
+    return status ? wr_error_set(err, status, why.advice, "the tuning file %s is of no use: %s", path, why.message) : WEIR_OK;
+}
+
+enum { NODES = 256, PPN, LEVELS, PLACEMENT, TUNING, COST, BYTES, TYPE, ROOT, IN_PLACE, MAPPED, ALGO, CHUNK, RAILS, VERIFY, SIMULATE, SVG,
        TRACE, JSON, LIST };
 
 /* One option; *code is set to an exit code when there is nothing more to do. */
@@ -102,6 +119,7 @@ static weir_status parse_option(int c, const char *arg, struct plan_options *o, 
             wr_cost_write(cost, stdout);
         *code = listed ? 0 : -1;
         return status;
+    case TUNING: return read_tuning(arg, cost, err);
     case PPN: o->ppn = arg; break;
     case LEVELS: o->levels = arg; break;
     case PLACEMENT: o->placement = arg; break;
@@ -148,7 +166,7 @@ static int parse_options(struct plan_options *o, struct wr_cost *cost, int argc,
     static const struct option options[] = {
         {"nodes", required_argument, NULL, NODES}, {"ppn", required_argument, NULL, PPN},
         {"levels", required_argument, NULL, LEVELS}, {"placement", required_argument, NULL, PLACEMENT},
-        {"cost", required_argument, NULL, COST}, {"bytes", required_argument, NULL, BYTES},
+        {"tuning", required_argument, NULL, TUNING}, {"cost", required_argument, NULL, COST}, {"bytes", required_argument, NULL, BYTES},
         {"type", required_argument, NULL, TYPE}, {"root", required_argument, NULL, ROOT},
         {"in-place", no_argument, NULL, IN_PLACE}, {"mapped", no_argument, NULL, MAPPED},
         {"algo", required_argument, NULL, ALGO}, {"chunk", required_argument, NULL, CHUNK},
