@@ -15,6 +15,7 @@
 #include <weir/mem.h>
 #include <weir/p2p.h>
 #include <weir/coll.h>
+#include <weir/pipe.h>
 #include <weir/plan.h>
 #include <weir/rule.h>
 
