@@ -32,16 +32,28 @@ void wr_engine_add_user(struct wr_engine *e, const struct wr_engine_user *user)
 
 /* ---- lost ranks ---- */
 
-void wr_engine_peer_lost(struct wr_engine *e, int peer, const char *reason)
+/* `host` may be NULL. */
+static void lose(struct wr_engine *e, int peer, const char *host, const char *reason)
 {
     if (peer < 0 || peer >= e->size || e->lost[peer])
         return;
-    if (!e->nlost++) {
-        e->first_lost = peer;
-        wr_str_copy(e->lost_reason, sizeof e->lost_reason, reason ? reason : "");
+    struct wr_engine_loss *loss = e->loss[peer] = calloc(1, sizeof *loss);
+    if (loss) { /* else the errors say less */
+        wr_str_copy(loss->reason, sizeof loss->reason, reason ? reason : "");
+        if (host && host[0])
+            wr_str_copy(loss->host, sizeof loss->host, host);
+        else
+            wr_engine_host(e, peer, loss->host, sizeof loss->host);
     }
+    if (!e->nlost++)
+        e->first_lost = peer;
     e->lost[peer] = 1;
     wr_info(&e->ctx->log, TRANSPORT, "rank %d was lost%s%s", peer, reason ? ": " : "", reason ? reason : "");
+}
+
+void wr_engine_peer_lost(struct wr_engine *e, int peer, const char *reason)
+{
+    lose(e, peer, NULL, reason);
 }
 
 static void tell_losses(struct wr_engine *e)
@@ -59,11 +71,11 @@ static void tell_losses(struct wr_engine *e)
 
 weir_status wr_engine_lost_error(const struct wr_engine *e, int peer, weir_error *err)
 {
-    const char *reason = peer == e->first_lost && e->nlost ? e->lost_reason : "";
+    const struct wr_engine_loss *loss = e->loss[peer];
+    const char *reason = loss ? loss->reason : "";
     wr_error_set(err, WEIR_ERR_PEER_LOST, "look at that rank's output for why it ended", "rank %d was lost%s%s", peer,
                  *reason ? ": " : "", reason);
-    char host[64];
-    wr_error_at(err, peer, wr_engine_host(e, peer, host, sizeof host));
+    wr_error_at(err, peer, loss && loss->host[0] ? loss->host : NULL);
     return WEIR_ERR_PEER_LOST;
 }
 
@@ -72,7 +84,7 @@ static void poll_launcher(struct wr_engine *e)
     struct wr_boot_event event;
     while (wr_ctx_poll_event(e->ctx, &event)) {
         if (event.kind == WR_BOOT_EVENT_RANK_LOST) {
-            wr_engine_peer_lost(e, event.rank, event.reason);
+            lose(e, event.rank, event.host, event.reason);
         } else if (event.kind == WR_BOOT_EVENT_JOB_ABORTED && !e->aborted) {
             e->aborted = true;
             snprintf(e->abort_reason, sizeof e->abort_reason, "the job is being ended%s%.150s", event.reason[0] ? ": " : "",

@@ -49,6 +49,12 @@ struct wr_engine_link {
     const char *name; /* of the transport */
 };
 
+/* How a rank was lost. */
+struct wr_engine_loss {
+    char host[64]; /* "" when unknown */
+    char reason[192];
+};
+
 struct wr_engine {
     weir_ctx *ctx;
     int rank, size;
@@ -64,7 +70,7 @@ struct wr_engine {
     uint8_t *connected; /* by rank */
     uint8_t *lost;      /* by rank: 1 found, 2 the layers above were told */
     int nlost, ntold, first_lost;
-    char lost_reason[192]; /* of the first */
+    struct wr_engine_loss **loss; /* by rank; NULL until it is lost */
     struct wr_engine_address **address; /* by rank: of the transport that is routed to */
     uint64_t *signals;
     uint32_t nsignals;

@@ -16,23 +16,11 @@
 #define KEY_ADDRESS "engine.address"
 
 #define WATCH       "watch"
+#define HOST        "host"
 
 /* How a published value begins: what follows are entries of a transport's name (8 bytes), a length (4) and the address; or,
  * when the rank could not open a transport, the reason. */
 enum { CARD_ADDRESSES = 'A', CARD_FAILED = 'F', ENTRY_NAME = 8, ENTRY_HEAD = ENTRY_NAME + 4 };
-
-const char *wr_engine_host(const struct wr_engine *e, int peer, char *buf, size_t size)
-{
-    weir_rank_info info = {.size = sizeof info};
-    if (peer == e->rank) {
-        wr_str_copy(buf, size, e->ctx->host);
-        return buf;
-    }
-    if (!e->ctx->topo || weir_topo_rank_info(e->ctx->topo, peer, &info))
-        return NULL;
-    wr_str_copy(buf, size, info.host);
-    return buf;
-}
 
 /* ---- addresses ---- */
 
@@ -63,13 +51,9 @@ static weir_status fetch_card(struct wr_engine *e, int peer, weir_error *err)
     return status;
 }
 
-/* What a rank published under a name. */
-static weir_status find_entry(struct wr_engine *e, int peer, const char *name, const void **address, size_t *len, weir_error *err)
+static bool find_in_card(const struct wr_engine_address *card, const char *name, const void **address, size_t *len)
 {
-    weir_status status = e->address[peer] ? WEIR_OK : fetch_card(e, peer, err);
-    if (status)
-        return status;
-    const unsigned char *p = e->address[peer]->bytes + 1, *end = e->address[peer]->bytes + e->address[peer]->len;
+    const unsigned char *p = card->bytes + 1, *end = card->bytes + card->len;
     while (end - p >= ENTRY_HEAD) {
         uint32_t n;
         memcpy(&n, p + ENTRY_NAME, sizeof n);
@@ -78,12 +62,37 @@ static weir_status find_entry(struct wr_engine *e, int peer, const char *name, c
         if (!strncmp((const char *)p, name, ENTRY_NAME)) {
             *address = p + ENTRY_HEAD;
             *len = n;
-            return WEIR_OK;
+            return true;
         }
         p += ENTRY_HEAD + n;
     }
+    return false;
+}
+
+/* What a rank published under a name. */
+static weir_status find_entry(struct wr_engine *e, int peer, const char *name, const void **address, size_t *len, weir_error *err)
+{
+    weir_status status = e->address[peer] ? WEIR_OK : fetch_card(e, peer, err);
+    if (status || find_in_card(e->address[peer], name, address, len))
+        return status;
     return wr_error_set(err, WEIR_ERR_TRANSPORT, "give all ranks the same WEIR_ settings and build of weir",
                         "rank %d has not opened the transport %s", peer, name);
+}
+
+const char *wr_engine_host(const struct wr_engine *e, int peer, char *buf, size_t size)
+{
+    weir_rank_info info = {.size = sizeof info};
+    const void *name;
+    size_t len;
+    if (peer == e->rank)
+        wr_str_copy(buf, size, e->ctx->host);
+    else if (e->address[peer] && find_in_card(e->address[peer], HOST, &name, &len)) /* fetching it now could wait */
+        snprintf(buf, size, "%.*s", (int)len, (const char *)name);
+    else if (e->ctx->topo && !weir_topo_rank_info(e->ctx->topo, peer, &info))
+        wr_str_copy(buf, size, info.host);
+    else
+        return NULL;
+    return buf;
 }
 
 static weir_status peer_address(void *arg, int peer, const void **address, size_t *len, weir_error *err)
@@ -123,6 +132,7 @@ static weir_status publish(struct wr_engine *e, const weir_error *failure, weir_
             wr_watch_address(e->watch, address, &len);
             add_entry(&card, WATCH, address, len);
         }
+        add_entry(&card, HOST, e->ctx->host, strlen(e->ctx->host));
     }
     if (!status && card.failed)
         status = wr_error_memory(err, card.cap * 2, "this rank's address");
@@ -326,11 +336,12 @@ static weir_status allocate(struct wr_engine *e, uint32_t nsignals, weir_error *
     e->route = malloc(n);
     e->connected = calloc(n, 1);
     e->lost = calloc(n, 1);
+    e->loss = calloc(n, sizeof *e->loss);
     e->address = calloc(n, sizeof *e->address);
     e->signals = calloc(nsignals, sizeof *e->signals);
     e->nsignals = nsignals;
-    if (!e->route || !e->connected || !e->lost || !e->address || !e->signals)
-        return wr_error_memory(err, n * (3 + sizeof *e->address) + nsignals * sizeof *e->signals, "the engine's tables");
+    if (!e->route || !e->connected || !e->lost || !e->loss || !e->address || !e->signals)
+        return wr_error_memory(err, n * (3 + sizeof *e->loss + sizeof *e->address) + nsignals * sizeof *e->signals, "the engine's tables");
     return WEIR_OK;
 }
 
@@ -391,7 +402,10 @@ void wr_engine_close(struct wr_engine *e)
     }
     for (int i = 0; e->address && i < e->size; i++)
         free(e->address[i]);
+    for (int i = 0; e->loss && i < e->size; i++)
+        free(e->loss[i]);
     free(e->address);
+    free(e->loss);
     free(e->route);
     free(e->connected);
     free(e->lost);

@@ -187,6 +187,12 @@ static void accept_all(struct wr_watch *w)
     }
 }
 
+/* Nothing came back: of a connection that has stood, the kernel may also say so in the words of its last attempt. */
+static bool is_silence(int error)
+{
+    return error == ETIMEDOUT || error == EHOSTUNREACH || error == ENETUNREACH || error == EHOSTDOWN;
+}
+
 /* A connection that we made has something: it stands, failed, or the peer said or did something. */
 static void look_at(struct wr_watch *w, struct connection *c, uint32_t what)
 {
@@ -215,7 +221,7 @@ static void look_at(struct wr_watch *w, struct connection *c, uint32_t what)
     }
     if (n != 1 || byte != GOODBYE)
         w->params.on_lost(w->params.arg, c->peer,
-                          error == ETIMEDOUT ? "its host does not answer" : "its process has ended");
+                          is_silence(error) ? "its host does not answer" : "its process has ended");
     drop(c);
 }
 

@@ -70,7 +70,7 @@ int main(int argc, char **argv)
     const weir_error *err = weir_last_error(ctx);
     CHECK(status == WEIR_ERR_PEER_LOST, "status %s after %.2f s", weir_status_name(status), seconds);
     CHECK(err->rank == victim, "the error names rank %d", err->rank);
-    CHECK(err->operation[0] && err->message[0], "the error is not described");
+    CHECK(err->operation[0] && err->message[0] && err->host[0], "the error is not described");
     CHECK(seconds < DELAY_MS / 1000. + 2 + (strcmp(how, "compute") ? 0 : 1), "it took %.2f s", seconds);
     /* the next call fails at once */
     start_time = now();
