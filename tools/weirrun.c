@@ -25,9 +25,10 @@ static int complain(const weir_error *err)
 static weir_status check_placement(const struct wr_config *config, const struct wr_run_options *o, weir_error *err)
 {
     if (config->nodes == 0)
-        return o->placement && !o->nodes ? wr_error_set(err, WEIR_ERR_INVALID, "give the number of nodes with --nodes",
-                                                        "--placement %s needs --nodes", o->placement)
-                                         : WEIR_OK;
+        return o->placement && !o->places_on_hosts
+                   ? wr_error_set(err, WEIR_ERR_INVALID, "give the number of nodes with --nodes, or hosts with --host",
+                                  "--placement %s needs --nodes or several hosts", o->placement)
+                   : WEIR_OK;
     int *node_of = calloc((size_t)o->size, sizeof *node_of);
     if (!node_of)
         return wr_error_memory(err, (size_t)o->size * sizeof *node_of, "the placement");
@@ -60,14 +61,13 @@ static weir_status run(struct wr_run_options *o, const struct wr_inherited *inhe
 {
     struct wr_config config;
     struct wr_log log;
-    weir_status status = wr_run_options_spread(o, err);
-    if (status)
-        return status;
-    status = load_config(o, &config, err);
+    weir_status status = load_config(o, &config, err);
     if (status)
         return status;
     wr_log_init(&log);
-    status = check_placement(&config, o, err);
+    status = wr_run_options_spread(o, config.nodes != 0, err);
+    if (!status)
+        status = check_placement(&config, o, err);
     if (!status && config.log)
         status = wr_log_set_levels(&log, config.log, err);
     if (!status)

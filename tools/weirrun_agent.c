@@ -80,11 +80,11 @@ static void rank_ended(struct wr_agent *a, int64_t local, int status)
     a->running--;
     if (rank->out[0].fd >= 0 || rank->out[1].fd >= 0)
         wr_streams_drain(a, rank);
-    if (a->order.first + local == 0)
+    if (a->order.rank[local] == 0)
         wr_input_close(a);
     wr_agent_read_failures(a); /* the reason goes before the exit code */
     wr_u32_store(data, (uint32_t)code);
-    wr_channel_send(&a->ch, WR_FRAME_EXIT, (uint32_t)(a->order.first + local), data, sizeof data);
+    wr_channel_send(&a->ch, WR_FRAME_EXIT, (uint32_t)(a->order.rank[local]), data, sizeof data);
 }
 
 /* Reaps ranks, and orphans that this process was given. */

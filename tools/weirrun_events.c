@@ -38,10 +38,7 @@ static const char *describe_exit(uint32_t code, char *buf, size_t size)
 
 static struct wr_host *host_of(struct wr_run *run, int64_t rank)
 {
-    for (int i = 0; i < run->o->nhosts; i++)
-        if (rank >= run->hosts[i].given->first && rank < run->hosts[i].given->first + run->hosts[i].given->count)
-            return &run->hosts[i];
-    return &run->hosts[0];
+    return &run->hosts[run->o->host_of[rank]];
 }
 
 /* ---- failures ---- */
@@ -130,7 +127,8 @@ static void exec_failed(struct wr_run *run, struct wr_host *host, const struct w
 static void forget_ranks(struct wr_run *run, struct wr_host *host)
 {
     for (int64_t i = 0; i < host->given->count; i++) {
-        struct wr_rank_state *r = &run->ranks[host->given->first + i];
+        int64_t rank = host->given->rank[i];
+        struct wr_rank_state *r = &run->ranks[rank];
         if (r->exited)
             continue;
         r->exited = true;
@@ -138,7 +136,7 @@ static void forget_ranks(struct wr_run *run, struct wr_host *host)
         if (r->connection_lost)
             run->lost_connections--;
         if (!r->finalized)
-            tell_others(run, host->given->first + i, "the connection to its host was lost");
+            tell_others(run, rank, "the connection to its host was lost");
     }
 }
 
@@ -181,8 +179,7 @@ void wr_run_host_lost(struct wr_run *run, struct wr_host *host)
 
 void wr_run_frame(struct wr_run *run, struct wr_host *host, const struct wr_agent_frame *frame)
 {
-    int64_t local = (int64_t)frame->arg - host->given->first;
-    bool own_rank = local >= 0 && local < host->given->count;
+    bool own_rank = frame->arg < (uint64_t)run->o->size && host_of(run, frame->arg) == host;
     struct wr_writer *w = frame->type == WR_FRAME_OUT ? &run->out : &run->err;
     switch (frame->type) {
     case WR_FRAME_OUT:

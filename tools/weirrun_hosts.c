@@ -212,7 +212,7 @@ static void send_start(struct wr_run *run, struct wr_host *host)
     wr_buf_printf(&placement, "WEIR_PLACEMENT=%s", o->placement ? o->placement : "");
     if (o->nodes)
         env_add(&env, nodes.data);
-    if (o->placement)
+    if (o->placement && !o->places_on_hosts)
         env_add(&env, placement.data);
     for (size_t i = 0; i < o->nenv; i++)
         env_add(&env, o->env[i]);
@@ -227,8 +227,8 @@ static void send_start(struct wr_run *run, struct wr_host *host)
     if (!getcwd(cwd, sizeof cwd))
         wr_str_copy(cwd, sizeof cwd, "/");
     struct wr_order order = {.size = o->size,
-                             .first = host->given->first,
                              .count = host->given->count,
+                             .rank = host->given->rank,
                              .node = host - run->hosts,
                              .bind = o->bind,
                              .tag_output = o->tag_output,

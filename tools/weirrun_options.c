@@ -9,6 +9,7 @@
 
 #include "base/config.h"
 #include "base/error.h"
+#include "topo/topo.h"
 
 #define RANKS_MAX 1048576
 
@@ -18,8 +19,8 @@ const char wr_run_help[] =
     "\n"
     "  -n, --ranks N            number of ranks (default: the sum of the slots of --host)\n"
     "      --nodes K            make the ranks look as if they sat on K nodes\n"
-    "      --placement P        how ranks are placed on those nodes: block, cyclic, random[:SEED], "
-    "list:N,N,...\n"
+    "      --placement P        how ranks are placed on those nodes, or without --nodes on the hosts:\n"
+    "                           block, cyclic, random[:SEED], list:N,N,...\n"
     "      --bind B             core, numa or none (default: core if there are enough cores, else none)\n"
     "      --host H[:S],...     hosts and how many ranks each takes (default: all ranks on this host)\n"
     "      --rsh CMD            how other hosts are reached: CMD HOST COMMAND (default: ssh)\n"
@@ -158,9 +159,23 @@ static weir_status parse_hosts(struct wr_run_options *o, const char *list, weir_
     return WEIR_OK;
 }
 
-weir_status wr_run_options_spread(struct wr_run_options *o, weir_error *err)
+/* Fills in host_of. */
+static weir_status place_ranks(struct wr_run_options *o, weir_error *err)
 {
-    int64_t slots = 0, given = 0;
+    weir_error why;
+    int64_t given = 0;
+    if (o->places_on_hosts && wr_placement_nodes(o->nhosts, o->placement, (int)o->size, o->host_of, &why))
+        return wr_error_set(err, WEIR_ERR_INVALID, "its nodes are the hosts of --host, from 0",
+                            "--placement %s does not fit %d hosts: %s", o->placement, o->nhosts, why.message);
+    for (int i = 0; i < o->nhosts && !o->places_on_hosts; i++)
+        for (int64_t n = 0; n < o->hosts[i].slots && given < o->size; n++)
+            o->host_of[given++] = i;
+    return WEIR_OK;
+}
+
+weir_status wr_run_options_spread(struct wr_run_options *o, bool virtual_nodes, weir_error *err)
+{
+    int64_t slots = 0, *at;
     for (int i = 0; i < o->nhosts; i++)
         slots += o->hosts[i].slots;
     if (o->size == 0)
@@ -170,12 +185,25 @@ weir_status wr_run_options_spread(struct wr_run_options *o, weir_error *err)
                             "%lld ranks do not fit: --host gives %lld slots", (long long)o->size, (long long)slots);
     if (o->size > RANKS_MAX)
         return wr_error_set(err, WEIR_ERR_INVALID, NULL, "--host gives more than %d slots", RANKS_MAX);
-    for (int i = 0; i < o->nhosts; i++) {
-        o->hosts[i].first = given;
-        o->hosts[i].count = WR_MIN(o->hosts[i].slots, o->size - given);
-        given += o->hosts[i].count;
+    o->places_on_hosts = o->placement && !virtual_nodes && o->nhosts > 1;
+    o->host_of = calloc((size_t)o->size, sizeof *o->host_of);
+    at = o->rank_store = calloc((size_t)o->size, sizeof *o->rank_store);
+    if (!o->host_of || !o->rank_store)
+        return wr_error_memory(err, (size_t)o->size * sizeof *o->rank_store, "the placement");
+    weir_status status = place_ranks(o, err);
+    for (int i = 0; i < o->nhosts && !status; i++) {
+        struct wr_run_host *host = &o->hosts[i];
+        host->rank = at;
+        for (int64_t rank = 0; rank < o->size; rank++)
+            if (o->host_of[rank] == i)
+                *at++ = rank;
+        host->count = at - host->rank;
+        if (host->count > host->slots)
+            status = wr_error_set(err, WEIR_ERR_INVALID, "give more slots, as in --host h1:4,h2:4",
+                                  "--placement %s gives host %s %lld ranks, and --host %lld slots", o->placement,
+                                  host->name, (long long)host->count, (long long)host->slots);
     }
-    return WEIR_OK;
+    return status;
 }
 
 /* ---- --env ---- */
@@ -327,4 +355,6 @@ void wr_run_options_free(struct wr_run_options *o)
     free(o->env);
     free(o->host_list);
     free(o->hosts);
+    free(o->host_of);
+    free(o->rank_store);
 }

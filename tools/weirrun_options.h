@@ -16,7 +16,8 @@ struct wr_run_host {
     const char *name;
     int64_t slots;
     bool local;           /* ranks are started without the remote shell */
-    int64_t first, count; /* ranks */
+    int64_t count;        /* ranks on it */
+    int64_t *rank;        /* their numbers, ascending */
 };
 
 struct wr_run_options {
@@ -31,6 +32,9 @@ struct wr_run_options {
     char *host_list;                                  /* copies that `hosts` points into */
     struct wr_run_host *hosts;
     int nhosts;
+    bool places_on_hosts; /* --placement is about the hosts: there are no virtual nodes */
+    int *host_of;         /* by rank: index in hosts[] */
+    int64_t *rank_store;  /* what hosts[].rank points into */
     const char **env; /* "NAME=value" */
     size_t nenv;
     char **env_copies; /* as many, those of --env NAME are ours */
@@ -44,9 +48,9 @@ struct wr_run_options {
 weir_status wr_run_options_parse(struct wr_run_options *o, int argc, char **argv, weir_error *err);
 void wr_run_options_free(struct wr_run_options *o);
 
-/* Divides the ranks among the hosts in their order; sets o->size when it was 0. WEIR_ERR_INVALID when slots
- * are missing. */
-weir_status wr_run_options_spread(struct wr_run_options *o, weir_error *err);
+/* Divides the ranks among the hosts, in their order or, without virtual nodes, as --placement says; sets
+ * o->size when it was 0. WEIR_ERR_INVALID when slots are missing. */
+weir_status wr_run_options_spread(struct wr_run_options *o, bool virtual_nodes, weir_error *err);
 
 /* The text of --help. */
 extern const char wr_run_help[];

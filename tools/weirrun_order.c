@@ -9,7 +9,6 @@
 /* The numbers, in the order in which they are sent. */
 #define ORDER_NUMBERS(X)                                                                                               \
     X(size)                                                                                                            \
-    X(first)                                                                                                           \
     X(count)                                                                                                           \
     X(node)                                                                                                            \
     X(bind)                                                                                                            \
@@ -33,6 +32,8 @@ void wr_order_pack(const struct wr_order *order, struct wr_buf *buf)
 #define X(field) pack_number(buf, order->field);
     ORDER_NUMBERS(X)
 #undef X
+    for (int64_t i = 0; i < order->count; i++)
+        pack_number(buf, order->rank[i]);
     pack_text(buf, order->directory);
     pack_number(buf, (int64_t)order->nenv);
     for (size_t i = 0; i < order->nenv; i++)
@@ -85,6 +86,22 @@ static const char **next_array(struct cursor *c, size_t *count)
     return array;
 }
 
+/* The ranks of this host; NULL and c->bad when they are not ascending numbers below the size of the job. */
+static int64_t *next_ranks(struct cursor *c, const struct wr_order *order)
+{
+    if (c->bad || order->count < 1 || order->count > order->size || order->count > c->end - c->at) {
+        c->bad = true;
+        return NULL;
+    }
+    int64_t *rank = calloc((size_t)order->count, sizeof *rank);
+    for (int64_t i = 0, last = -1; rank && i < order->count; i++) {
+        rank[i] = next_number(c);
+        c->bad |= rank[i] <= last || rank[i] >= order->size;
+        last = rank[i];
+    }
+    return rank;
+}
+
 weir_status wr_order_unpack(struct wr_order *order, const char *data, size_t len, weir_error *err)
 {
     struct cursor c = {data, data + len, false};
@@ -92,15 +109,15 @@ weir_status wr_order_unpack(struct wr_order *order, const char *data, size_t len
 #define X(field) order->field = next_number(&c);
     ORDER_NUMBERS(X)
 #undef X
+    order->rank = next_ranks(&c, order);
     order->directory = next_text(&c);
     order->env = next_array(&c, &order->nenv);
     order->args = next_array(&c, &order->nargs);
-    if (!c.bad && (!order->env || !order->args)) {
+    if (!c.bad && (!order->rank || !order->env || !order->args)) {
         wr_order_free(order);
         return wr_error_memory(err, len, "the orders for this host");
     }
-    if (c.bad || order->nargs < 1 || order->first < 0 || order->count < 1 ||
-        order->count > order->size - order->first || order->size > INT32_MAX) {
+    if (c.bad || order->nargs < 1 || order->size > INT32_MAX) {
         wr_order_free(order);
         return wr_error_set(err, WEIR_ERR_PROTOCOL, "use the same version of weirrun on all hosts",
                             "the orders for this host are damaged");
@@ -110,7 +127,9 @@ weir_status wr_order_unpack(struct wr_order *order, const char *data, size_t len
 
 void wr_order_free(struct wr_order *order)
 {
+    free((void *)order->rank);
     free(order->env);
     free(order->args);
+    order->rank = NULL;
     order->env = order->args = NULL;
 }

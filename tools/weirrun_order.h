@@ -13,15 +13,16 @@
 
 enum wr_bind { WR_BIND_AUTO, WR_BIND_CORE, WR_BIND_NUMA, WR_BIND_NONE };
 
-/* Strings belong to the frame they were parsed from, or to who made the order. */
+/* What is pointed to belongs to who made the order; the strings of a parsed one to the frame. */
 struct wr_order {
     int64_t size;         /* ranks of the whole job */
-    int64_t first, count; /* ranks of this host: first .. first + count - 1 */
+    int64_t count;        /* ranks of this host */
     int64_t node;         /* number of this host */
     int64_t bind;         /* enum wr_bind */
     int64_t tag_output;   /* each line starts with "[rank] " */
     int64_t whole_lines;  /* output is passed on in whole lines */
     int64_t grace_ns;     /* between the ending signal and SIGKILL */
+    const int64_t *rank;  /* their numbers, ascending */
     const char *directory;
     size_t nenv, nargs;
     const char **env;  /* "NAME=value", to be added to the agent's own environment */

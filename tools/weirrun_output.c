@@ -113,7 +113,7 @@ void wr_run_check_terminal(struct wr_run *run)
 bool wr_run_wants_input(const struct wr_run *run)
 {
     return run->input_open && !run->input_quiet && run->input_credit > 0 && run->state == WR_RUN_RUNNING &&
-           run->hosts[0].state == WR_HOST_RUNNING;
+           run->hosts[run->o->host_of[0]].state == WR_HOST_RUNNING;
 }
 
 void wr_run_read_input(struct wr_run *run)
@@ -130,5 +130,5 @@ void wr_run_read_input(struct wr_run *run)
         run->input_open = false;
     }
     run->input_credit -= (size_t)n;
-    wr_channel_send(&run->hosts[0].ch, WR_FRAME_STDIN, 0, data, (size_t)n); /* without data: end of file */
+    wr_channel_send(&run->hosts[run->o->host_of[0]].ch, WR_FRAME_STDIN, 0, data, (size_t)n); /* without data: end of file */
 }

@@ -43,14 +43,15 @@ static WR_NORETURN void child_fails(const struct spawner *sp, int64_t rank, enum
 }
 
 /* Runs in the child. */
-static WR_NORETURN void become_rank(const struct spawner *sp, int64_t rank, int in, int out, int err)
+static WR_NORETURN void become_rank(const struct spawner *sp, int64_t local, int in, int out, int err)
 {
     /* dies with the agent; which may have died before this was set */
     prctl(PR_SET_PDEATHSIG, SIGKILL);
     if (getppid() != sp->parent)
         _exit(1);
     setpgid(0, 0);
-    int bind_error = wr_binding_apply(sp->binding, rank - sp->a->order.first);
+    int64_t rank = sp->a->order.rank[local];
+    int bind_error = wr_binding_apply(sp->binding, local);
     if (bind_error && sp->a->order.bind != WR_BIND_AUTO) {
         errno = bind_error;
         child_fails(sp, rank, STEP_BIND);
@@ -71,17 +72,18 @@ static void close_pair(const int fds[2])
 }
 
 /* Starts one rank; false with errno when the system refuses. */
-static bool spawn_rank(struct spawner *sp, int64_t number)
+static bool spawn_rank(struct spawner *sp, int64_t local)
 {
     struct wr_agent *a = sp->a;
-    struct wr_agent_rank *rank = &a->ranks[number - a->order.first];
+    struct wr_agent_rank *rank = &a->ranks[local];
+    int64_t number = a->order.rank[local];
     int in[2] = {-1, -1}, out[2] = {-1, -1}, err[2] = {-1, -1};
     if (pipe2(out, O_CLOEXEC) || pipe2(err, O_CLOEXEC) || (number == 0 && pipe2(in, O_CLOEXEC)))
         goto close_pipes;
     wr_rank_env_set_rank(&sp->env, number);
     pid_t pid = fork();
     if (pid == 0)
-        become_rank(sp, number, number == 0 ? in[0] : sp->null, out[1], err[1]);
+        become_rank(sp, local, number == 0 ? in[0] : sp->null, out[1], err[1]);
     if (pid < 0)
         goto close_pipes;
     setpgid(pid, pid); /* here too: signals for the group may be sent before the child runs */
@@ -125,8 +127,8 @@ static void spawn_all(struct spawner *sp)
 {
     struct wr_agent *a = sp->a;
     for (int64_t i = 0; i < a->order.count; i++)
-        if (!spawn_rank(sp, a->order.first + i)) {
-            report_errno(a, (uint32_t)(a->order.first + i), 1, errno, "the process cannot be created");
+        if (!spawn_rank(sp, i)) {
+            report_errno(a, (uint32_t)a->order.rank[i], 1, errno, "the process cannot be created");
             return;
         }
 }

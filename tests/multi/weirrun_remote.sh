@@ -29,6 +29,18 @@ expect 0 "${remote[@]}" --host alpha:2,beta:1,localhost:1 --env ASKED --env 'GIV
 2/4 1 beta none $ASKED x y 33s 2 $dir
 3/4 2 here 1 $ASKED x y 33s 2 $dir" ] || fail "ranks on hosts: $(cat "$dir/out" "$dir/err")"
 
+# other placements on hosts, which are no virtual nodes
+expect 0 "${remote[@]}" --host alpha:2,beta:2,localhost:1 --placement cyclic -n 5 sh -c 'echo "$WEIR_JOB_RANK $WEIR_JOB_NODE ${WEIR_PLACEMENT:-none}"'
+[ "$(sort "$dir/out" | tr '\n' '|')" = "0 0 none|1 1 none|2 2 none|3 0 none|4 1 none|" ] || fail "cyclic on hosts: $(cat "$dir/out" "$dir/err")"
+expect 6 "${remote[@]}" --host alpha:2,beta:2 --placement list:1,0,0,1 sh -c "[ \$WEIR_JOB_RANK = 2 ] && exit 6; exec sleep $mark"
+err_has "rank 2 on host alpha exited with code 6"
+seq 1 5 | "${remote[@]}" --host alpha:2,beta:2 --placement list:1,0,0,1 sh -c 'wc -l' >"$dir/out" 2>"$dir/err"
+[ "$(sort "$dir/out" | tr -d '\n')" = 0005 ] || fail "standard input of rank 0 on the second host: $(cat "$dir/out")"
+expect 2 "${remote[@]}" --host alpha:1,beta:3 --placement cyclic true
+err_has "gives host alpha 2 ranks, and --host 1 slots"
+expect 2 "${remote[@]}" --host alpha:1,beta:3 --placement list:0,1,2,1 true
+err_has "does not fit 2 hosts"
+
 # nothing secret on a command line
 grep -qF -- "--agent" "$dir/commands" || fail "the stand-in did not run an agent"
 expect 0 "${remote[@]}" --host alpha:1,beta:1 \

@@ -20,6 +20,12 @@ ranks tcp 5
 nodes 0=0,3=0,4=1
 has '^rank=4 .* host=h3 '
 
+run "cyclic" on h0 "$weirrun" -n 8 --host h0:2,h1:2,h2:2,h3:2 --placement cyclic --rsh "$rsh" "$where"
+ranks tcp 8
+for ((rank = 0; rank < 8; rank++)); do
+    has "^rank=$rank .* node=$((rank % 4)) nodes=4 host=h$((rank % 4)) "
+done
+
 run "variables come along" on h0 "$weirrun" -n 2 --host h1:1,h2:1 --rsh "$rsh" --env "NUMBER=17 and 4" \
     sh -c 'echo "[$NUMBER]"'
 [ "$(grep -c '^\[17 and 4\]$' <<<"$out")" -eq 2 ] || complain "--env did not reach both hosts"
