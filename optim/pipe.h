@@ -109,7 +109,8 @@ weir_status wr_pipe_check_stage(const weir_pipe_lists *lists, int stage, weir_pi
 /* A message on its way. */
 struct wr_pipe_message {
     int32_t micro, part; /* the part that receives */
-    double time;         /* for the player's user: when it arrives */
+    double time, freed;  /* for the player's user: when it arrives, and when it was received */
+    const struct wr_pipe_message *before; /* the earlier one whose buffer it takes; NULL when that was free all the time */
     int64_t seen[2];     /* messages that the sender had received from the receiver by then, by kind */
 };
 

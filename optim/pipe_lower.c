@@ -72,21 +72,26 @@ static void lower_step(const struct lowering *l, const struct wr_pipe_step *step
         message(l, step, WEIR_PIPE_OP_SEND_GRAD, -1);
 }
 
+/* Adds the gathers that stand before a step, from the g-th on; returns the next. */
+static size_t gathers_before(const struct lowering *l, const struct wr_pipe_gathers *gathers, size_t g, size_t step)
+{
+    for (; g < gathers->n && gathers->gather[g].at == step; g++)
+        wr_pipe_list_add(l->list, gathers->gather[g].op, -1, gathers->gather[g].chunk, -1);
+    return g;
+}
+
 void wr_pipe_lower(const struct wr_pipe_shape *shape, weir_pipe_placement placement, int stage, const struct wr_pipe_order *order,
                    const struct wr_pipe_gathers *gathers, struct wr_pipe_list *list)
 {
     struct lowering l = {.shape = shape, .placement = placement, .stage = stage, .list = list};
     int left[WR_PIPE_CHUNKS_MAX]; /* W and B of a chunk still to come */
-    size_t g = 0;
+    size_t g = gathers_before(&l, gathers, 0, 0);
     for (int c = 0; c < shape->chunks; c++)
         left[c] = shape->micros;
-    for (size_t i = 0; i <= order->n; i++) {
-        for (; g < gathers->n && gathers->gather[g].at == i; g++)
-            wr_pipe_list_add(list, gathers->gather[g].op, -1, gathers->gather[g].chunk, -1);
-        if (i == order->n)
-            break;
+    for (size_t i = 0; i < order->n; i++) {
         const struct wr_pipe_step *step = &order->step[i];
         lower_step(&l, step);
+        g = gathers_before(&l, gathers, g, i + 1); /* before the reduction, for they are waited for earlier */
         if ((step->op == WEIR_PIPE_OP_W || step->op == WEIR_PIPE_OP_B) && --left[step->chunk] == 0)
             wr_pipe_list_add(list, WEIR_PIPE_OP_REDUCE_GRAD, -1, step->chunk, -1);
     }

@@ -86,6 +86,7 @@ static struct wr_pipe_message *send(struct player *p, int stage, const weir_pipe
     struct wr_pipe_message *m = &c->message[c->sent++];
     m->micro = instr->micro;
     m->part = receiving_part(p->lists, stage, instr);
+    m->before = p->play->buffers && c->sent > p->play->buffers ? m - p->play->buffers : NULL;
     for (int kind = 0; kind < 2; kind++)
         m->seen[kind] = channel_of(p, instr->peer, stage, kind)->received;
     p->play->enough = WR_MAX(p->play->enough, c->sent - c->known);

@@ -49,9 +49,10 @@ static void visit(void *user, int stage, int64_t index, struct wr_pipe_message *
         clock->started = true;
         clock->last = WR_MAX(clock->last, end);
     } else if (wr_pipe_is_send(instr->op)) {
-        message->time = begin + sim->costs.comm;
+        end = clock->now = message->before ? WR_MAX(begin, message->before->freed) : begin;
+        message->time = end + sim->costs.comm;
     } else if (wr_pipe_is_recv(instr->op)) {
-        end = clock->now = WR_MAX(begin, message->time);
+        end = clock->now = message->freed = WR_MAX(begin, message->time);
     } else if (instr->op != WEIR_PIPE_OP_RESHARD) {
         begin = WR_MAX(begin, clock->collective);
         end = clock->collective = begin + cost_of(&sim->costs, instr->op);
@@ -102,7 +103,7 @@ weir_status weir_pipe_simulate(const weir_pipe_lists *lists, const weir_pipe_cos
                                weir_pipe_result *result, weir_error *error)
 {
     struct simulation sim = {.lists = lists, .event = event, .user = user};
-    struct wr_pipe_play play = {.lists = lists, .visit = visit, .user = &sim};
+    struct wr_pipe_play play = {.lists = lists, .buffers = lists ? lists->buffers : 0, .visit = visit, .user = &sim};
     weir_pipe_stage_report ignored = {0};
     weir_status status = wr_pipe_lists_valid(lists, error);
     if (status == WEIR_OK)

@@ -1,11 +1,10 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /* Who sends what when: a picture as SVG, and a trace as browsers show it. */
-#include <errno.h>
-#include <math.h>
 #include <stdlib.h>
 #include <string.h>
 
 #include "base/error.h"
+#include "tools/picture.h"
 #include "tools/weir-plan.h"
 
 enum { EVENTS_MAX = 400000, LEFT = 110, TOP = 64, WIDTH = 1400, LANE = 14, GAP = 4, BOTTOM = 50 };
@@ -94,35 +93,26 @@ static void svg_frame(const struct drawing *d, FILE *out)
             fprintf(out, "<text class=\"rank\" x=\"%d\" y=\"%.1f\">rank %d</text>\n", LEFT - 6,
                     y_of(d, topo->node_ranks[n][i], 0) + 11, topo->node_ranks[n][i]);
     }
-    double step = pow(10, floor(log10(d->end / 8 > 0 ? d->end / 8 : 1)));
-    step *= d->end / step > 40 ? 5 : d->end / step > 16 ? 2 : 1;
-    for (double t = 0; t <= d->end; t += step)
-        fprintf(out, "<line class=\"tick\" x1=\"%.2f\" y1=\"%d\" x2=\"%.2f\" y2=\"%.1f\"/>\n<text class=\"time\" x=\"%.2f\" y=\"%.1f\">%g us</text>\n",
-                x_of(d, t), TOP - GAP, x_of(d, t), d->height - BOTTOM, x_of(d, t), d->height - BOTTOM + 14, t / 1e3);
-    for (size_t i = 0; i < WR_ARRAY_SIZE(legend); i++)
-        fprintf(out, "<rect class=\"%s\" x=\"%zu\" y=\"34\" width=\"14\" height=\"12\"/>\n<text x=\"%zu\" y=\"44\">%s</text>\n", legend[i],
-                LEFT + i * 90, LEFT + i * 90 + 20, legend[i]);
+    picture_axis(out, LEFT, d->width, TOP - GAP, d->height - BOTTOM, d->end, 1e3, " us");
+    picture_legend(out, LEFT, legend, WR_ARRAY_SIZE(legend));
 }
 
-static void svg_write(const struct drawing *d, FILE *out)
+static void svg_write(const void *user, FILE *out)
 {
+    const struct drawing *d = user;
     const struct plan_report *r = d->report;
-    fprintf(out,
-            "<?xml version=\"1.0\" encoding=\"UTF-8\"?>\n"
-            "<svg xmlns=\"http://www.w3.org/2000/svg\" width=\"%.0f\" height=\"%.0f\" viewBox=\"0 0 %.0f %.0f\" "
-            "font-family=\"sans-serif\" font-size=\"11\">\n<style>.copy{fill:#6d9dc5}.reduce{fill:#e09f3e}.wait{fill:#dddddd}"
-            ".drain{fill:#cdb4db}.put{fill:#b23a48}.node0{fill:#f7f7f7}.node1{fill:#ececec}.rank{text-anchor:end;fill:#555555}"
-            ".time{text-anchor:middle;fill:#555555}.tick{stroke:#cccccc;stroke-width:0.5}"
-            ".message{stroke:#b23a48;stroke-width:1;opacity:0.7;marker-end:url(#head)}"
-            ".flag{stroke:#888888;stroke-width:0.5;stroke-dasharray:2 2;opacity:0.6}</style>\n"
-            "<defs><marker id=\"head\" viewBox=\"0 0 6 6\" refX=\"6\" refY=\"3\" markerWidth=\"6\" markerHeight=\"6\" orient=\"auto\">"
-            "<path d=\"M0,0 L6,3 L0,6 z\" fill=\"#b23a48\"/></marker></defs>\n"
-            "<rect width=\"100%%\" height=\"100%%\" fill=\"#ffffff\"/>\n"
-            "<text x=\"%d\" y=\"20\" font-size=\"14\">%s:%s, %d ranks on %d nodes, %llu elements of %s%s: %.2f us</text>\n",
-            LEFT + d->width + 20, d->height, LEFT + d->width + 20, d->height, LEFT, wr_collective_name(r->spec.coll),
-            d->algorithm->name, r->spec.topo->nranks, r->spec.topo->nnodes, (unsigned long long)r->spec.count,
-            weir_type_name(r->options->type), r->spec.coll == WR_COLL_ALLREDUCE || r->spec.coll == WR_COLL_BCAST ? "" : " a rank",
-            d->end / 1e3);
+    static const char style[] =
+        ".copy{fill:#6d9dc5}.reduce{fill:#e09f3e}.wait{fill:#dddddd}"
+        ".drain{fill:#cdb4db}.put{fill:#b23a48}.node0{fill:#f7f7f7}.node1{fill:#ececec}.rank{text-anchor:end;fill:#555555}"
+        ".time{text-anchor:middle;fill:#555555}.tick{stroke:#cccccc;stroke-width:0.5}"
+        ".message{stroke:#b23a48;stroke-width:1;opacity:0.7;marker-end:url(#head)}"
+        ".flag{stroke:#888888;stroke-width:0.5;stroke-dasharray:2 2;opacity:0.6}";
+    picture_begin(out, LEFT + d->width + 20, d->height, style, LEFT, "%s:%s, %d ranks on %d nodes, %llu elements of %s%s: %.2f us",
+                  wr_collective_name(r->spec.coll), d->algorithm->name, r->spec.topo->nranks, r->spec.topo->nnodes,
+                  (unsigned long long)r->spec.count, weir_type_name(r->options->type),
+                  r->spec.coll == WR_COLL_ALLREDUCE || r->spec.coll == WR_COLL_BCAST ? "" : " a rank", d->end / 1e3);
+    fputs("<defs><marker id=\"head\" viewBox=\"0 0 6 6\" refX=\"6\" refY=\"3\" markerWidth=\"6\" markerHeight=\"6\" orient=\"auto\">"
+          "<path d=\"M0,0 L6,3 L0,6 z\" fill=\"#b23a48\"/></marker></defs>\n", out);
     svg_frame(d, out);
     static const struct {
         const char *class, *name;
@@ -152,8 +142,9 @@ static void trace_names(const struct drawing *d, FILE *out)
                     topo->node_of[r], (unsigned long long)r * d->lanes + l, r, l);
 }
 
-static void trace_write(const struct drawing *d, FILE *out)
+static void trace_write(const void *user, FILE *out)
 {
+    const struct drawing *d = user;
     static const char *const names[] = {"copy", "reduce", "wait", "drain", "put", "signal"};
     const int *node_of = d->report->spec.topo->node_of;
     fputs("{\"displayTimeUnit\":\"ns\",\"traceEvents\":[\n", out);
@@ -173,19 +164,6 @@ static void trace_write(const struct drawing *d, FILE *out)
                     e->peer, name, i, node_of[e->rank], tid, e->end / 1e3);
     }
     fprintf(out, "{\"ph\":\"i\",\"name\":\"done\",\"s\":\"g\",\"pid\":0,\"tid\":0,\"ts\":%.4f}\n]}\n", d->end / 1e3);
-}
-
-static weir_status write_file(const struct drawing *d, const char *path, void (*write)(const struct drawing *, FILE *),
-                              weir_error *err)
-{
-    FILE *out = fopen(path, "w");
-    if (!out)
-        return wr_error_errno(err, WEIR_ERR_IO, errno, "choose a place that can be written", "%s", path);
-    write(d, out);
-    bool bad = ferror(out);
-    if (fclose(out) || bad)
-        return wr_error_set(err, WEIR_ERR_IO, "is the disk full?", "%s could not be written", path);
-    return WEIR_OK;
 }
 
 weir_status plan_draw(const struct plan_report *r, const struct wr_algorithm *algorithm, const char *svg, const char *trace,
@@ -214,9 +192,9 @@ weir_status plan_draw(const struct plan_report *r, const struct wr_algorithm *al
     d.end = result.time;
     d.height = TOP + topo->nranks * rank_height(&d) + BOTTOM;
     if (status == WEIR_OK && svg)
-        status = write_file(&d, svg, svg_write, err);
+        status = picture_file(svg, svg_write, &d, err);
     if (status == WEIR_OK && trace)
-        status = write_file(&d, trace, trace_write, err);
+        status = picture_file(trace, trace_write, &d, err);
     free(d.event);
     free(d.row);
     return status;

@@ -151,10 +151,10 @@ typedef struct weir_pipe_stage_report {
 /** What the checker finds out about all. */
 typedef struct weir_pipe_report {
     size_t size;            /**< set by the caller to sizeof(weir_pipe_report) */
-    int64_t activations;    /**< the most of all stages, as the next three */
-    int64_t deferred;
-    int64_t unsharded;
-    int64_t gradients;
+    int64_t activations;    /**< of a stage at most, as in weir_pipe_stage_report */
+    int64_t deferred;       /**< likewise */
+    int64_t unsharded;      /**< likewise */
+    int64_t gradients;      /**< likewise */
     int64_t messages;       /**< number of messages */
     int64_t buffers_least;  /**< with fewer buffers a channel the lists do not come to their end */
     int64_t buffers_enough; /**< with so many no SEND waits, whatever the timing */
@@ -162,10 +162,10 @@ typedef struct weir_pipe_report {
 
 /** When something happened in a simulation. */
 typedef struct weir_pipe_event {
-    int64_t stage;
+    int64_t stage;         /**< where */
     int64_t index;         /**< in the list of the stage */
-    weir_pipe_instr instr;
-    double begin;          /**< RECV: since when the stage waited */
+    weir_pipe_instr instr; /**< what stands there */
+    double begin;          /**< RECV, SEND: since when the stage waited */
     double end;            /**< UNSHARD, REDUCE_GRAD: when it was complete, while the stage went on */
 } weir_pipe_event;
 
@@ -272,7 +272,7 @@ weir_status weir_pipe_check(const weir_pipe_lists *lists, weir_pipe_report *repo
                             weir_error *error);
 
 /**
- * Says how long lists take. SENDs take nothing of the stage's time.
+ * Says how long lists take. SENDs take nothing of the stage's time, unless they wait for a buffer.
  *
  * In ZB-H2 and ZB-V stage s starts and ends a step later than stage 0, so steps follow each other without a gap only if
  * no stage waits for all others at the step's end. Gradient clipping and the check for gradients that are not finite seem to need

@@ -345,10 +345,23 @@ static void between_h1_and_h2(void **unused)
     }
 }
 
+/* The time when buffers do not matter. */
+static double free_time(int64_t schedule, int p)
+{
+    weir_pipe_lists lists;
+    weir_pipe_result r = {.size = sizeof r};
+    weir_error err;
+    weir_pipe *pipe = pipe_make(schedule, p, 11, 0, &lists);
+    assert_ok(weir_pipe_simulate(&lists, NULL, NULL, NULL, &r, &err), &err);
+    weir_pipe_destroy(pipe);
+    return r.time;
+}
+
 /* Fewer buffers than the least deadlock and are refused; with the least and with one more they come to their end. */
 static void buffers(void **unused)
 {
     (void)unused;
+    int slower = 0; /* schedules that few buffers slow down */
     for (int64_t schedule = 0; weir_pipe_schedule_name(schedule); schedule++)
         for (int p = 2; p <= 6; p++) {
             weir_pipe_lists lists;
@@ -360,6 +373,15 @@ static void buffers(void **unused)
             assert_int_equal(report.messages, 2 * 11 * (p * lists.chunks - 1 - (lists.placement == WEIR_PIPE_V)));
             for (lists.buffers = report.buffers_least; lists.buffers <= report.buffers_enough; lists.buffers++)
                 assert_ok(weir_pipe_check(&lists, NULL, NULL, &err), &err);
+            /* fewer buffers take as long or longer, and so many that no SEND waits as long as any number */
+            double before = 0;
+            for (lists.buffers = report.buffers_enough + 1; lists.buffers >= report.buffers_least; lists.buffers--) {
+                weir_pipe_result r = {.size = sizeof r};
+                assert_ok(weir_pipe_simulate(&lists, NULL, NULL, NULL, &r, &err), &err);
+                assert_true(r.time >= before && (lists.buffers != report.buffers_enough || r.time == before));
+                before = r.time;
+            }
+            slower += before > free_time(schedule, p) + 1e-9;
             lists.buffers = report.buffers_least - 1;
             if (lists.buffers) {
                 assert_int_equal(weir_pipe_check(&lists, NULL, NULL, &err), WEIR_ERR_LIMIT);
@@ -367,6 +389,7 @@ static void buffers(void **unused)
             }
             weir_pipe_destroy(pipe);
         }
+    assert_true(slower > 3);
 }
 
 int main(void)
