@@ -3,7 +3,8 @@
  * Agreement on calls that find a plan again. Different calls have different plans and therefore different memory and counters,
  * so ranks that do not agree always wait for each other, and nothing is mixed up. A rank that waits for longer than a few
  * milliseconds tells rank 0 which call it is in, once; rank 0 compares it with its own call of the same number and, when they
- * differ, tells all ranks. The communicator cannot be used after that. The fast path only counts.
+ * differ, tells all ranks. The communicator cannot be used after that. Ranks that share a node see each other's calls in memory,
+ * where the one that waits compares them.
  */
 #include <string.h>
 
@@ -12,17 +13,31 @@
 #include "comm/coll/coll.h"
 
 enum { PATIENCE_NS = 5 * 1000 * 1000, LOOK_EVERY = 256 };
+enum { PATIENCE_FIRST_NS = 500 * 1000 * 1000 }; /* until others are compared with each other, rank 0 not having come */
 
-/* What travels: a call, and in a verdict also the one of rank 0. */
+/* What travels: a call, and in a verdict also the one that it differs from. */
 struct agree_message {
     uint64_t number;
     struct wr_coll_record mine, first;
     int32_t rank, verdict;
+    int32_t first_rank, unused;
 };
 
 static bool same(const struct wr_coll_record *a, const struct wr_coll_record *b)
 {
     return !memcmp(&a->key, &b->key, sizeof a->key) && a->form == b->form;
+}
+
+static uint64_t mix(uint64_t hash, const struct wr_coll_record *r)
+{
+    uint64_t word[sizeof *r / sizeof(uint64_t)];
+    _Static_assert(sizeof word == sizeof *r, "records are made of words");
+    memcpy(word, r, sizeof word);
+    for (size_t i = 0; i < WR_ARRAY_SIZE(word); i++) {
+        hash = (hash ^ word[i]) * UINT64_C(0x9e3779b97f4a7c15);
+        hash ^= hash >> 32;
+    }
+    return hash;
 }
 
 void wr_coll_note(struct wr_coll_state *s, const struct wr_coll_call *call, bool persistent)
@@ -31,6 +46,9 @@ void wr_coll_note(struct wr_coll_state *s, const struct wr_coll_call *call, bool
     memset(r, 0, sizeof *r);
     r->key = wr_coll_key(call);
     r->form = persistent;
+    s->hash = mix(s->hash, r);
+    if (s->fast)
+        wr_fast_note(s->fast, s->calls, r);
     s->calls++;
     s->told = false;
     s->looks = 0;
@@ -39,7 +57,7 @@ void wr_coll_note(struct wr_coll_state *s, const struct wr_coll_call *call, bool
         wr_coll_look_back(s);
 }
 
-/* Everybody learns that a rank's call differs from rank 0's. */
+/* Nothing goes on: a rank's call differs from that of another. */
 static void stop(struct wr_coll_state *s, const struct agree_message *m)
 {
     char first[160], other[160];
@@ -47,11 +65,30 @@ static void stop(struct wr_coll_state *s, const struct agree_message *m)
     wr_coll_describe(&m->mine.key, other, sizeof other);
     s->broken = true;
     wr_engine_stop(s->comm->engine, WEIR_ERR_MISMATCH, m->rank,
-                   "in collective call %llu rank 0 called %s%s, rank %d called %s%s", (unsigned long long)m->number,
-                   first, m->first.form ? " (persistent)" : "", m->rank, other, m->mine.form ? " (persistent)" : "");
+                   "in collective call %llu rank %d called %s%s, rank %d called %s%s", (unsigned long long)m->number,
+                   m->first_rank, first, m->first.form ? " (persistent)" : "", m->rank, other, m->mine.form ? " (persistent)" : "");
     struct wr_coll_request *r;
     wr_list_for_each (r, &s->active, link)
         wr_exec_break(r->exec, WEIR_ERR_MISMATCH);
+    wr_fast_break(s->fast, WEIR_ERR_MISMATCH, -1);
+}
+
+void wr_coll_disagree(struct wr_coll_state *s, uint64_t number, int first, const struct wr_coll_record *first_record, int other,
+                      const struct wr_coll_record *other_record)
+{
+    struct agree_message verdict = {.number = number,
+                                    .mine = *other_record,
+                                    .first = *first_record,
+                                    .rank = other,
+                                    .verdict = 1,
+                                    .first_rank = first};
+    _Static_assert(sizeof verdict <= sizeof s->verdict, "room for a verdict");
+    if (s->verdict_pending || s->broken)
+        return;
+    memcpy(s->verdict, &verdict, sizeof verdict);
+    s->verdict_pending = true;
+    s->verdict_next = 0;
+    stop(s, &verdict);
 }
 
 /* Rank 0 compares; a call that it has not reached yet is kept. */
@@ -65,14 +102,7 @@ static void judge(struct wr_coll_state *s, const struct agree_message *m)
     const struct wr_coll_record *own = &s->record[m->number % WR_COLL_RECORDS];
     if (s->calls - m->number > WR_COLL_RECORDS || same(own, &m->mine) || s->verdict_pending || s->broken)
         return;
-    struct agree_message verdict = *m;
-    verdict.first = *own;
-    verdict.verdict = 1;
-    _Static_assert(sizeof verdict <= sizeof s->verdict, "room for a verdict");
-    memcpy(s->verdict, &verdict, sizeof verdict);
-    s->verdict_pending = true;
-    s->verdict_next = 1;
-    stop(s, &verdict);
+    wr_coll_disagree(s, m->number, 0, own, m->rank, &m->mine);
 }
 
 void wr_coll_look_back(struct wr_coll_state *s)
@@ -107,6 +137,10 @@ static void send_verdict(struct wr_coll_state *s)
     weir_error err;
     while (s->verdict_next < s->comm->size) {
         int peer = s->verdict_next;
+        if (peer == s->comm->rank) {
+            s->verdict_next++;
+            continue;
+        }
         struct wr_transport *t = wr_engine_peer(s->comm->engine, peer, &err);
         if (t && t->ops->am(t, peer, WR_AM_AGREE, s->verdict, sizeof(struct agree_message), NULL, 0, 0, &err) ==
                      WEIR_ERR_BUSY)
@@ -121,13 +155,20 @@ void wr_coll_agree_progress(struct wr_coll_state *s)
     weir_error err;
     if (s->verdict_pending)
         send_verdict(s);
-    if (s->told || s->broken || s->comm->rank == 0 || !s->calls || ++s->looks % LOOK_EVERY)
+    if (s->told || s->broken || (s->comm->rank == 0 && !s->fast) || !s->calls || ++s->looks % LOOK_EVERY)
         return;
     int64_t now = wr_clock_ns();
     if (!s->since)
         s->since = now;
     if (now - s->since < PATIENCE_NS)
         return;
+    if (s->fast) { /* all can see what the others have called */
+        if (now - s->looked < PATIENCE_NS)
+            return;
+        s->looked = now;
+        wr_fast_look(s, now - s->since >= PATIENCE_FIRST_NS);
+        return;
+    }
     struct agree_message m = {.number = s->calls - 1,
                               .mine = s->record[(s->calls - 1) % WR_COLL_RECORDS],
                               .rank = s->comm->rank};

@@ -29,11 +29,21 @@ static weir_status perform(weir_comm *comm, const struct wr_coll_call *call, enu
 {
     struct wr_coll_state *s = comm->coll;
     struct wr_coll_request *r;
-    struct wr_exec *exec;
+    struct wr_exec *exec = NULL;
+    weir_status status = WEIR_OK;
     if (s->broken)
         return wr_engine_stop_error(comm->engine, err);
+    if (WR_UNLIKELY(!s->opened)) {
+        if ((status = wr_fast_open(s, err)))
+            return status;
+        s->opened = true;
+    }
     wr_coll_note(s, call, form == PERSISTENT);
-    weir_status status = wr_coll_plan_get(s, call, form == PERSISTENT, form == BLOCKING, &exec, err);
+    bool fast = wr_fast_serves(s->fast, call);
+    if (fast && form == BLOCKING)
+        return wr_fast_run(s, call, err);
+    if (!fast)
+        status = wr_coll_plan_get(s, call, form == PERSISTENT, form == BLOCKING, &exec, err);
     if (!status)
         status = wr_coll_request_new(s, call, exec, form == PERSISTENT, &r, err);
     if (status)

@@ -76,6 +76,14 @@ static weir_status asked_for(const char *spec, enum wr_collective coll, const st
     return WEIR_OK;
 }
 
+weir_status wr_coll_algorithm_asked(const struct wr_coll_state *state, enum wr_collective coll, bool *asked, weir_error *err)
+{
+    const struct wr_algorithm *algorithm;
+    weir_status status = asked_for(state->comm->ctx->config.algo, coll, &algorithm, err);
+    *asked = !status && algorithm;
+    return status;
+}
+
 /* ---- the cost model ---- */
 
 static weir_status know_costs(struct wr_coll_state *state, weir_error *err)

@@ -44,7 +44,7 @@ static bool has_signals(void *arg)
     wr_list_for_each (r, &s->active, link)
         if (wr_exec_can_move(r->exec))
             return true;
-    return false;
+    return s->fast && wr_fast_can_move(s->fast);
 }
 
 weir_status wr_coll_create(weir_comm *comm, struct wr_coll_state **state, weir_error *err)
@@ -75,6 +75,7 @@ void wr_coll_destroy(struct wr_coll_state *s)
     if (!s)
         return;
     wr_coll_forget_plans(s);
+    wr_fast_forget(s->fast);
     wr_pool_destroy(&s->requests);
     free(s->early);
     free(s->node_of);
@@ -90,6 +91,8 @@ void wr_coll_progress(void *arg)
     struct wr_coll_state *s = arg;
     struct wr_coll_request *r, *next;
     wr_coll_agree_progress(s);
+    if (s->fast)
+        wr_fast_progress(s->fast);
     wr_list_for_each_safe (r, next, &s->active, link) {
         wr_exec_progress(r->exec);
         if (!wr_exec_done(r->exec))
@@ -104,6 +107,7 @@ void wr_coll_peer_lost(void *arg, int peer)
     struct wr_coll_state *s = arg;
     struct wr_coll_request *r;
     wr_coll_break_plans(s);
+    wr_fast_break(s->fast, WEIR_ERR_PEER_LOST, peer);
     wr_list_for_each (r, &s->active, link) {
         r->request.peer = peer;
         wr_exec_break(r->exec, WEIR_ERR_PEER_LOST);
@@ -129,6 +133,7 @@ weir_status wr_coll_request_new(struct wr_coll_state *s, const struct wr_coll_ca
     wr_list_init(&r->link);
     r->state = s;
     r->exec = exec;
+    r->request.hurry = exec ? NULL : wr_fast_hurry;
     r->call = *call;
     r->request.persistent = persistent;
     r->request.complete = persistent; /* not running */
@@ -139,6 +144,12 @@ weir_status wr_coll_request_new(struct wr_coll_state *s, const struct wr_coll_ca
 void wr_coll_request_start(struct wr_coll_request *r)
 {
     struct wr_coll_state *s = r->state;
+    if (!r->exec) {
+        if (r->request.persistent)
+            wr_coll_note(s, &r->call, true);
+        wr_fast_start(r);
+        return;
+    }
     const struct wr_plan_spec *spec = wr_exec_spec(r->exec);
     const void *in = r->call.in;
     if (in == WEIR_IN_PLACE)

@@ -10,6 +10,7 @@
 
 #include <weir/coll.h>
 
+#include "comm/coll/fast.h"
 #include "comm/comm.h"
 #include "comm/engine/request.h"
 #include "comm/plan/cost.h"
@@ -57,6 +58,9 @@ struct wr_coll_early { /* at rank 0: a call that another rank is in already */
 /* Counts a call, before anything waits in it. */
 void wr_coll_note(struct wr_coll_state *state, const struct wr_coll_call *call, bool persistent);
 void wr_coll_agree_progress(struct wr_coll_state *state);
+/* Two ranks have made different calls of this number: nothing can be called any more, and all ranks learn why. */
+void wr_coll_disagree(struct wr_coll_state *state, uint64_t number, int first, const struct wr_coll_record *first_record, int other,
+                      const struct wr_coll_record *other_record);
 void wr_coll_look_back(struct wr_coll_state *state);
 void wr_coll_on_agree(void *state, int source, const void *data, size_t len);
 
@@ -108,8 +112,13 @@ weir_status wr_coll_choose(struct wr_coll_state *state, const struct wr_plan_spe
  * of it. */
 weir_status wr_coll_decide(struct wr_coll_state *state, struct wr_plan_spec *spec, struct wr_coll_choice *choice, weir_error *err);
 
+/* Whether WEIR_ALGO names an algorithm for a collective. */
+weir_status wr_coll_algorithm_asked(const struct wr_coll_state *state, enum wr_collective coll, bool *asked, weir_error *err);
+
 struct wr_coll_state {
     weir_comm *comm;
+    struct wr_fast *fast; /* for small calls, NULL: there is none */
+    bool opened;          /* the first call was made, which sets it up */
     struct wr_plan_topo topo;
     int *node_of, *local_rank, *node_size, **node_ranks, *node_rank_store;
     struct wr_cost cost; /* of steps, once it is known: at rank 0 */
@@ -121,11 +130,12 @@ struct wr_coll_state {
     struct wr_list active; /* coll_request that are running */
     /* agreement */
     uint64_t calls; /* that were made */
+    uint64_t hash;  /* of all of them */
     struct wr_coll_record record[WR_COLL_RECORDS];
     bool told;   /* rank 0 knows the latest */
     bool broken; /* the ranks do not agree: nothing can be called any more */
     unsigned looks;
-    int64_t since;
+    int64_t since, looked;
     struct wr_coll_early *early; /* at rank 0, by rank */
     int nearly;
     bool verdict_pending;
@@ -138,7 +148,8 @@ struct wr_coll_request {
     struct weir_request request;
     struct wr_list link; /* in active */
     struct wr_coll_state *state;
-    struct wr_exec *exec;
+    struct wr_exec *exec; /* NULL: it goes the fast way */
+    struct wr_fast_call fast;
     struct wr_coll_call call;
 };
 

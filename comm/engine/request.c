@@ -31,6 +31,10 @@ static weir_status end_request(struct weir_request *request, weir_error *err)
 
 weir_status wr_request_finish(struct weir_request *request, weir_error *err)
 {
+    if (request->hurry && !request->complete)
+        request->hurry(request);
+    if (request->complete)
+        return end_request(request, err);
     weir_status status = wr_engine_wait(request->engine, is_complete, request, WR_TIME_INF, err);
     return status ? status : end_request(request, err);
 }

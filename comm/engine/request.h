@@ -19,6 +19,7 @@ struct weir_request {
     int peer;              /* world rank that the operation concerns, -1 for none */
     const char *operation; /* "weir_isend": what was asked, for errors */
     void (*release)(struct weir_request *request); /* gives the object back, with the lock held */
+    void (*hurry)(struct weir_request *request); /* moves it without the engine, for a moment, before a wait; may be NULL */
 };
 
 static inline void wr_request_init(struct weir_request *request, struct weir_ctx *ctx, struct wr_engine *engine, int peer, const char *operation,

@@ -158,6 +158,13 @@ void wr_shm_set_pending(struct wr_transport *t, bool (*pending)(void *arg), void
     s->user_pending_arg = arg;
 }
 
+const uint32_t *wr_shm_sleeper(const struct wr_transport *t, int rank, bool *fence)
+{
+    const struct wr_shm_peer *p = wr_shm_peer_of(wr_shm_of(t), rank);
+    *fence = p && p->fence;
+    return p && p->block ? &p->block->sleeping : NULL;
+}
+
 void wr_shm_wake_rank(struct wr_transport *t, int rank)
 {
     struct wr_shm *s = wr_shm_of(t);

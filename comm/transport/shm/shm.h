@@ -39,6 +39,13 @@ void wr_shm_set_idle(struct wr_transport *t, void (*idle)(void *arg), void *arg)
  * not sleep. */
 void wr_shm_wake_rank(struct wr_transport *t, int rank);
 
+/*
+ * The word that tells whether a rank of this node (a world rank, connected or this one) sleeps: not 0, and wr_shm_wake_rank() is
+ * due after something was written for it to shared memory. `*fence`: only a look after a full fence counts. NULL when the rank
+ * is not of this node.
+ */
+const uint32_t *wr_shm_sleeper(const struct wr_transport *t, int rank, bool *fence);
+
 /* Before this rank sleeps, pending(arg) is asked whether something has come by plain stores; true keeps it awake. */
 void wr_shm_set_pending(struct wr_transport *t, bool (*pending)(void *arg), void *arg);
 

@@ -1,0 +1,153 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/* Setting up the fast path of a communicator; and comparing what the ranks have called, which all can see in its memory. */
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/atomic.h"
+#include "base/error.h"
+#include "comm/coll/fast_impl.h"
+#include "comm/mem/exchange.h"
+#include "comm/mem/mem.h"
+#include "comm/transport/shm/shm.h"
+#include "comm/transport/wait.h"
+
+enum { POLLS = 512, POLLS_CROWDED = 16 };
+
+/* Collectives for which no algorithm is asked for: WEIR_ALGO is about plans. Rank 0's counts. */
+static weir_status served_here(const struct wr_coll_state *s, uint32_t *served, weir_error *err)
+{
+    static const enum wr_collective all[] = {WR_COLL_BARRIER,   WR_COLL_BCAST,          WR_COLL_ALLREDUCE,
+                                             WR_COLL_ALLGATHER, WR_COLL_REDUCE_SCATTER, WR_COLL_ALLTOALL};
+    weir_status status = WEIR_OK;
+    *served = 0;
+    for (size_t i = 0; i < WR_ARRAY_SIZE(all) && !status && s->comm->rank == 0; i++) {
+        bool asked;
+        status = wr_coll_algorithm_asked(s, all[i], &asked, err);
+        *served |= (uint32_t)!asked << all[i];
+    }
+    return status;
+}
+
+static weir_status find_mate(struct wr_fast *f, int rank, weir_error *err)
+{
+    weir_comm *comm = f->state->comm;
+    struct wr_fast_mate *mate = &f->mate[rank];
+    bool fence = false;
+    mate->rank = rank;
+    mate->part = rank == comm->rank ? f->mem->addr : wr_mem_peer_address(f->mem, rank);
+    if (rank != comm->rank && !wr_engine_peer(comm->engine, mate->rank, err)) /* from now on its end is noticed */
+        return err->status;
+    mate->sleeping = wr_shm_sleeper(f->shm, mate->rank, &fence);
+    f->fence |= fence;
+    if (!mate->part || !mate->sleeping)
+        return wr_error_set(err, WEIR_ERR_INTERNAL, NULL, "the memory of rank %d is not mapped", rank);
+    return WEIR_OK;
+}
+
+static weir_status make(struct wr_coll_state *s, uint32_t served, weir_error *err)
+{
+    weir_comm *comm = s->comm;
+    struct wr_fast *f = calloc(1, sizeof *f);
+    weir_status status = f ? WEIR_OK : wr_error_memory(err, sizeof *f, "collectives");
+    status = wr_exchange_agree(comm, status, err);
+    if (status)
+        goto failed;
+    f->state = s;
+    f->shm = wr_engine_shm(comm->engine);
+    f->n = comm->size;
+    f->me = comm->rank;
+    f->served = served;
+    f->lost = f->suspect = -1;
+    f->polls = wr_waiter_crowded(comm->engine->waiter) ? POLLS_CROWDED : POLLS;
+    wr_list_init(&f->queue);
+    status = wr_mem_alloc(comm, sizeof(struct wr_fast_part), &f->mem, err);
+    if (status)
+        goto failed;
+    for (int r = 0; r < f->n && !status; r++)
+        status = find_mate(f, r, err);
+    status = wr_exchange_agree(comm, status, err);
+    if (status) {
+        wr_mem_free(f->mem, NULL);
+        goto failed;
+    }
+    s->fast = f;
+    return WEIR_OK;
+failed:
+    free(f);
+    return status;
+}
+
+/* What the ranks tell each other first. */
+struct card {
+    uint32_t served, able;
+};
+
+weir_status wr_fast_open(struct wr_coll_state *s, weir_error *err)
+{
+    weir_comm *comm = s->comm;
+    if (s->topo.nnodes != 1 || comm->size < 2 || comm->size > WR_FAST_RANKS)
+        return WEIR_OK;
+    struct card card = {0, wr_engine_shm(comm->engine) != NULL}, cards[WR_FAST_RANKS];
+    weir_status status = wr_exchange_agree(comm, served_here(s, &card.served, err), err);
+    if (!status)
+        status = wr_exchange_allgather(comm, &card, cards, sizeof card, err);
+    bool able = true;
+    for (int r = 0; r < comm->size && !status; r++)
+        able &= cards[r].able;
+    return status || !able ? status : make(s, cards[0].served, err);
+}
+
+void wr_fast_forget(struct wr_fast *f)
+{
+    free(f);
+}
+
+/* ---- comparing ---- */
+
+void wr_fast_note(struct wr_fast *f, uint64_t number, const struct wr_coll_record *record)
+{
+    struct wr_fast_record *to = &f->mate[f->me].part->board[number % WR_COLL_RECORDS];
+    to->record = *record;
+    wr_store_release(&to->number_plus_one, number + 1);
+}
+
+/* A rank's call of this number, NULL when it is not there (yet, or any more). */
+static const struct wr_coll_record *record_at(const struct wr_fast *f, int rank, uint64_t number)
+{
+    const struct wr_fast_record *r = &f->mate[rank].part->board[number % WR_COLL_RECORDS];
+    return wr_load_acquire(&r->number_plus_one) == number + 1 ? &r->record : NULL;
+}
+
+/* Looks for a rank whose call of this number differs from that of rank 0, or of the lowest that has made it. */
+static bool compare_call(struct wr_coll_state *s, uint64_t number, bool any)
+{
+    const struct wr_coll_record *first = record_at(s->fast, 0, number), *other;
+    int who = 0;
+    for (int r = 1; r < s->fast->n && (first || any); r++) {
+        if (!(other = record_at(s->fast, r, number)))
+            continue;
+        if (!first) {
+            first = other;
+            who = r;
+        } else if (memcmp(first, other, sizeof *first) != 0) {
+            wr_coll_disagree(s, number, who, first, r, other);
+            return true;
+        }
+    }
+    return false;
+}
+
+void wr_fast_look(struct wr_coll_state *s, bool any)
+{
+    struct wr_fast *f = s->fast;
+    for (uint64_t number = s->calls > WR_COLL_RECORDS ? s->calls - WR_COLL_RECORDS : 0; number < s->calls; number++)
+        if (compare_call(s, number, any))
+            return;
+    if (f->suspect < 0 || !any)
+        return;
+    s->broken = true; /* further back than the boards reach */
+    wr_engine_stop(s->comm->engine, WEIR_ERR_MISMATCH, f->suspect,
+                   "ranks %d and %d have made different collective calls, more than %d calls ago", f->me, f->suspect,
+                   WR_COLL_RECORDS);
+    wr_fast_break(f, WEIR_ERR_MISMATCH, -1);
+}
