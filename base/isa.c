@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 #include "base/isa.h"
 
+#include <stdatomic.h>
 #include <string.h>
 #if defined(__x86_64__)
 #include <cpuid.h>
@@ -41,6 +42,19 @@ bool wr_isa_find(const char *want, enum wr_isa *isa)
             return true;
         }
     return false;
+}
+
+enum wr_isa wr_isa_best(void)
+{
+    /* The processor is the same for the whole process, and asking it is slow in a virtual machine. 0: not asked yet. */
+    static _Atomic int known;
+    int best = atomic_load_explicit(&known, memory_order_relaxed);
+    enum wr_isa isa = WR_ISA_GENERIC;
+    if (best)
+        return (enum wr_isa)(best - 1);
+    wr_isa_find(NULL, &isa);
+    atomic_store_explicit(&known, (int)isa + 1, memory_order_relaxed);
+    return isa;
 }
 
 const char *wr_isa_name(enum wr_isa isa)

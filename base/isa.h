@@ -18,6 +18,9 @@ enum wr_isa {
  */
 bool wr_isa_find(const char *want, enum wr_isa *isa);
 
+/* The best one of this processor. Thread safe; cheap. */
+enum wr_isa wr_isa_best(void);
+
 /* "generic", "avx2" or "avx512". */
 const char *wr_isa_name(enum wr_isa isa);
 

@@ -68,6 +68,15 @@ static inline struct wr_rule_range wr_range_part(const struct wr_rule_range *r, 
     return p;
 }
 
+/* A range whose loop does not look at gradients: none are converted for it. */
+static inline struct wr_rule_range wr_range_without_grad(const struct wr_rule_range *r)
+{
+    struct wr_rule_range p = *r;
+    p.g = p.w;
+    p.grad_type = WEIR_FP32;
+    return p;
+}
+
 /* The gradient of a range of at most WR_CHUNK elements in fp32, in place or in `wide`. */
 static inline const float *wr_range_grad(const struct wr_rule_range *r, float *wide)
 {

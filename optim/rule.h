@@ -14,6 +14,8 @@
 
 #include "base/isa.h"
 
+struct wr_blas;
+
 /* A state as its rule declares it; initial comes from the options. */
 struct wr_rule_state {
     const char *name;
@@ -48,27 +50,33 @@ struct wr_rule_class {
     /* The states that the options need; returns how many. */
     unsigned (*states)(const weir_rule_options *o, struct wr_rule_state *states);
 
-    /* Updates a range. */
+    /* Updates a range; with access tensor by step->ratio, after prepare. NULL with access matrix. */
     void (*update)(const weir_rule_options *o, const weir_rule_step *step, const struct wr_rule_range *r);
+
+    /* Access tensor: the first half of an update, and the two sums over the range, which begins at element `first` of its shard. */
+    void (*prepare)(const weir_rule_options *o, const weir_rule_step *step, const struct wr_rule_range *r, uint64_t first, double *sums);
+
+    /* Access tensor: the ratio from the two sums over the whole tensor. */
+    double (*ratio)(const weir_rule_options *o, const weir_rule_step *step, double sum0, double sum1);
+
+    /* Access matrix: updates a whole tensor; r->n = rows * cols. `work` has the bytes that work() says, aligned to 64. */
+    void (*update_matrix)(const weir_rule *rule, const weir_rule_step *step, const struct wr_rule_range *r, uint64_t rows, uint64_t cols,
+                          void *work);
+    uint64_t (*work)(uint64_t rows, uint64_t cols);
+
+    /* Entries of state `index` with span 0. */
+    uint64_t (*state_count)(unsigned index, uint64_t rows, uint64_t cols);
+
+    bool needs_blas; /* weir_rule::blas is set */
 };
 
 struct weir_rule {
     const struct wr_rule_class *class;
     weir_rule_options options;
     enum wr_isa isa;
+    const struct wr_blas *blas; /* where the class needs it */
     unsigned nstates;
     struct wr_rule_state states[WEIR_RULE_STATES_MAX];
 };
-
-/* What is compiled for each instruction set. */
-struct wr_optim_table {
-    const struct wr_rule_class *const *rules; /* by weir_rule_kind */
-};
-
-extern const struct wr_optim_table wr_optim_generic;
-#if defined(__x86_64__)
-extern const struct wr_optim_table wr_optim_avx2;
-extern const struct wr_optim_table wr_optim_avx512;
-#endif
 
 #endif

@@ -1,17 +1,26 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* What this instruction set has. */
-#include "optim/loops.h"
+#include "optim/table.h"
 
-#define CLASS(name) extern const struct wr_rule_class WR_ISA_NAME(wr_rule_##name)
-CLASS(sgd);
-CLASS(adagrad);
-CLASS(adam);
+extern const struct wr_optim_table wr_optim_generic;
+#if defined(__x86_64__)
+extern const struct wr_optim_table wr_optim_avx2, wr_optim_avx512;
+#endif
 
-static const struct wr_rule_class *const rules[] = {
-    [WEIR_RULE_SGD] = &WR_ISA_NAME(wr_rule_sgd),
-    [WEIR_RULE_ADAGRAD] = &WR_ISA_NAME(wr_rule_adagrad),
-    [WEIR_RULE_ADAM] = &WR_ISA_NAME(wr_rule_adam),
-    [WEIR_RULE_ADAMW] = &WR_ISA_NAME(wr_rule_adam),
-};
+const struct wr_optim_table *wr_optim_table(enum wr_isa isa)
+{
+    switch (isa) {
+#if defined(__x86_64__)
+    case WR_ISA_AVX512:
+        return &wr_optim_avx512;
+    case WR_ISA_AVX2:
+        return &wr_optim_avx2;
+#endif
+    default:
+        return &wr_optim_generic;
+    }
+}
 
-const struct wr_optim_table WR_ISA_NAME(wr_optim) = {.rules = rules};
+const struct wr_optim_table *wr_optim_table_best(void)
+{
+    return wr_optim_table(wr_isa_best());
+}

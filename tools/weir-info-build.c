@@ -75,7 +75,7 @@ void info_build_facts(void (*visit)(void *arg, const char *name, const char *tex
     visit(arg, "PMI-2", "not built in");
 #endif
     visit(arg, "jansson", found(WEIR_BUILD_JANSSON, "not built in: no JSON output"));
-    visit(arg, "OpenBLAS", found(WEIR_BUILD_OPENBLAS, "not found: no example trainer"));
+    visit(arg, "OpenBLAS", found(WEIR_BUILD_OPENBLAS, "not found: no Muon update rule, no example trainer"));
 }
 
 static void print_fact(void *arg, const char *name, const char *text)

@@ -61,8 +61,7 @@ static loops_table *const tables[WR_ISA_COUNT] = {
 
 const char *wr_kernel_isa(void)
 {
-    enum wr_isa isa;
-    return wr_isa_find(NULL, &isa) ? wr_isa_name(isa) : "generic";
+    return wr_isa_name(wr_isa_best());
 }
 
 bool wr_kernel_exists(weir_type type, weir_op op)

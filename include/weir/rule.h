@@ -43,7 +43,13 @@ extern "C" {
     X(WEIR_RULE_SGD, 0, "sgd")                                                                               \
     X(WEIR_RULE_ADAGRAD, 1, "adagrad")                                                                       \
     X(WEIR_RULE_ADAM, 2, "adam")                                                                             \
-    X(WEIR_RULE_ADAMW, 3, "adamw")
+    X(WEIR_RULE_ADAMW, 3, "adamw")                                                                           \
+    X(WEIR_RULE_LION, 4, "lion")                                                                             \
+    X(WEIR_RULE_LAMB, 5, "lamb")                                                                             \
+    X(WEIR_RULE_LARS, 6, "lars")                                                                             \
+    X(WEIR_RULE_ADAFACTOR, 7, "adafactor")                                                                   \
+    X(WEIR_RULE_MUON, 8, "muon")                                                                             \
+    X(WEIR_RULE_ADAMW8, 9, "adamw8")
 
 /**
  * The rules.
@@ -57,6 +63,28 @@ extern "C" {
  *   w -= lr (m / (1 - beta1^t)) / (sqrt(v / (1 - beta2^t)) + eps). States: m, v. Kingma, Ba, "Adam", 2015.
  * - adamw (element): w *= 1 - lr wd, then as adam without its first term. States: m, v. Loshchilov, Hutter, "Decoupled weight
  *   decay regularization", 2019.
+ * - lion (element): c = beta1 m + (1 - beta1) g; w = (1 - lr wd) w - lr sign(c); m = beta2 m + (1 - beta2) g. State: m. (An
+ *   infinite g counts by its sign, and m becomes infinite.) Chen et al., "Symbolic discovery of optimization algorithms", 2023.
+ * - lamb (tensor): m and v as adam; u = (m / (1 - beta1^t)) / (sqrt(v / (1 - beta2^t)) + eps) + wd w; w -= lr r u with
+ *   r = phi(|w|) / |u|, where phi limits to [norm_min, norm_max] if norm_max is not 0; r = 1 when |w| or |u| is 0. States: m, v. The
+ *   sums are those of w^2 and u^2. You et al., "Large batch optimization for deep learning", 2020.
+ * - lars (tensor): b = momentum b + lr r (g + wd w); w -= b, with r = trust |w| / (|g| + wd |w| + eps); r = 1 when |w| or |g| is 0.
+ *   State: b. The sums are those of w^2 and g^2. You, Gitman, Ginsburg, "Large batch training of convolutional networks", 2017.
+ * - adafactor (matrix): of a matrix R = B R + (1 - B) mean over the columns of (g^2 + eps), C the same over the rows, with
+ *   B = 1 - t^-decay_exponent; u_ij = g_ij / sqrt(R_i C_j / mean(R)). Of a vector V = B V + (1 - B) (g^2 + eps), u = g / sqrt(V).
+ *   w = (1 - p wd) w - a u / max(1, rms(u) / clip), with p = lr, or min(lr, 1 / sqrt(t)) with ::WEIR_RULE_RELATIVE_STEP, and a = p, or
+ *   p max(eps2, rms(w)) with ::WEIR_RULE_SCALE_PARAMETER. States: R, C (a matrix), V (a vector). Shazeer, Stern, "Adafactor", 2018,
+ *   algorithms 4 and 5; lr is its rho, usually 0.01.
+ * - muon (matrix): b = momentum b + g; u = b, or g + momentum b with ::WEIR_RULE_NESTEROV; X = u / |u|, then `iterations` times
+ *   A = X X', X = 3.4445 X + (-4.775 A + 2.0315 A^2) X; w = (1 - lr wd) w - lr s X with s = sqrt(max(1, rows / cols)), or
+ *   0.2 sqrt(max(rows, cols)) with ::WEIR_RULE_MATCH_ADAM. State: b. Meant for the matrices inside a network; embeddings, gains and
+ *   biases are for another rule. Jordan et al., "Muon", 2024; the second s: Liu et al., "Muon is scalable for LLM training", 2025.
+ *   Needs OpenBLAS, whose number of threads and processor may change the last bits.
+ * - adamw8 (element, in blocks of 256): adamw with m and v in 8 bits: in each block divided by the largest magnitude, which is kept in
+ *   fp32, then rounded to the nearest value of dynamic tree quantisation (7 bits and a sign, 8 bits). A v that is not 0 is rounded to 0
+ *   never. The step itself uses the moments before they are rounded. A gradient that is not finite makes its block's states
+ *   non-finite, and in the next step the parameters of the block. States: m, its scales, v, its scales. Dettmers et al., "8-bit
+ *   optimizers via block-wise quantization", 2022.
  */
 typedef enum weir_rule_kind {
 /** @cond */
@@ -73,8 +101,14 @@ typedef enum weir_access {
     WEIR_ACCESS_MATRIX = 2   /**< all of its tensor */
 } weir_access;
 
-/** sgd: Nesterov's form of momentum. */
+/** sgd, muon (there the default): Nesterov's form of momentum. */
 #define WEIR_RULE_NESTEROV ((uint64_t)1)
+/** adafactor: the learning rate is at most 1 / sqrt(t). Default. */
+#define WEIR_RULE_RELATIVE_STEP ((uint64_t)2)
+/** adafactor: steps are in proportion to the parameter. Default. */
+#define WEIR_RULE_SCALE_PARAMETER ((uint64_t)4)
+/** muon: steps are as large as those of adamw usually are, so that its learning rates serve. */
+#define WEIR_RULE_MATCH_ADAM ((uint64_t)8)
 
 /** What a rule is made from: set `size`, call weir_rule_defaults(), change what you like. Fields that a rule does not name are ignored. */
 typedef struct weir_rule_options {
@@ -82,13 +116,20 @@ typedef struct weir_rule_options {
     uint64_t kind;    /**< a ::weir_rule_kind */
     uint64_t flags;   /**< WEIR_RULE_... */
     const char *isa;  /**< kernels for "generic", "avx2" or "avx512"; NULL: the best of this processor. Not kept. */
-    double beta1;     /**< adam, adamw: decay of the first moment, in [0, 1); 0.9 */
-    double beta2;     /**< adam, adamw: decay of the second moment, in [0, 1); 0.999 */
-    double eps;       /**< added to the denominator, >= 0; adagrad 1e-10, adam, adamw 1e-8 */
-    double momentum;  /**< sgd: in [0, 1); 0 (and then there is no state) */
+    double beta1;     /**< adam, adamw, adamw8, lion, lamb: in [0, 1); 0.9 */
+    double beta2;     /**< adam, adamw, adamw8, lion, lamb: in [0, 1); 0.999, lion 0.99 */
+    double eps;       /**< in the denominator, >= 0; adagrad 1e-10, adam, adamw, adamw8 1e-8, lamb 1e-6, lars 0, adafactor 1e-30 */
+    double momentum;  /**< sgd, lars, muon: in [0, 1); sgd 0 (and then there is no state), lars 0.9, muon 0.95 */
     double dampening; /**< sgd: in [0, 1]; 0 */
     double lr_decay;  /**< adagrad: >= 0; 0 */
     double initial;   /**< adagrad: what the sum begins with, >= 0; 0 */
+    double trust;     /**< lars: > 0; 0.001 */
+    double norm_min;  /**< lamb: least norm of w that counts; 0 */
+    double norm_max;  /**< lamb: largest norm of w that counts; 0: no limits */
+    double eps2;      /**< adafactor: least rms(w) that counts, >= 0; 0.001 */
+    double clip;      /**< adafactor: largest rms(u), > 0; 1 */
+    double decay_exponent; /**< adafactor: in (0, 1]; 0.8 */
+    uint64_t iterations;   /**< muon: 1 .. 100; 5 */
 } weir_rule_options;
 
 /** A rule with its settings; immutable. */
@@ -228,6 +269,43 @@ typedef struct weir_rule_data {
  */
 weir_status weir_rule_update(const weir_rule *rule, const weir_rule_step *step, const weir_rule_data *data, uint64_t first, uint64_t n,
                              weir_error *error);
+
+/**
+ * Access tensor, the first half of an update: updates states as far as they do not depend on the ratio, and gives what the ratio
+ * depends on. To be called exactly once a step for every element of the tensor; then weir_rule_update() follows.
+ *
+ * @param[out] sums  two arrays of weir_norm_blocks(first, n): the partial sums, block by block, counted from element 0 of the shard
+ *                   as by weir_norm_partials(). The same bits as for the undivided tensor come out when each part is at a
+ *                   multiple of ::WEIR_NORM_BLOCK in its shard as it would be in the whole; add them by weir_norm_fold()
+ * Otherwise as weir_rule_update().
+ */
+weir_status weir_rule_prepare(const weir_rule *rule, const weir_rule_step *step, const weir_rule_data *data, uint64_t first, uint64_t n,
+                              double *sums, weir_error *error);
+
+/**
+ * Access tensor: the ratio for weir_rule_step::ratio, from the two sums over the whole tensor. 1 for other rules. Sums that are not
+ * finite give a ratio that is not, or 0. Thread safety: safe.
+ */
+double weir_rule_ratio(const weir_rule *rule, const weir_rule_step *step, double sum0, double sum1);
+
+/** Bytes of working memory that weir_rule_update_tensor() needs for a tensor. Thread safety: safe. */
+uint64_t weir_rule_work_bytes(const weir_rule *rule, uint64_t rows, uint64_t cols);
+
+/**
+ * Updates a tensor that is wholly here, by any rule: elements first .. first + rows * cols - 1, row by row. A tensor of more
+ * dimensions is folded to two. With access tensor it makes the calls above; step->ratio is not looked at.
+ *
+ * @param first  its first element in master, grad, out and in states with a span; a state whose size depends on the shape
+ *               belongs to this tensor alone, and its pointer stands at its first entry
+ * @param rows   rows, 1 for a vector
+ * @param cols   columns
+ * @param work   weir_rule_work_bytes() bytes, aligned to 64; its content does not matter before and after
+ * Otherwise as weir_rule_update().
+ *
+ * Thread safety: safe on disjoint ranges, each call with its own work.
+ */
+weir_status weir_rule_update_tensor(const weir_rule *rule, const weir_rule_step *step, const weir_rule_data *data, uint64_t first,
+                                    uint64_t rows, uint64_t cols, void *work, weir_error *error);
 
 /** @} */
 

@@ -18,5 +18,6 @@
 #include <weir/pipe.h>
 #include <weir/plan.h>
 #include <weir/rule.h>
+#include <weir/vector.h>
 
 #endif

@@ -71,11 +71,24 @@ static inline bool numbers_setting(struct number_case *c, const char *name, doub
     } fields[] = {
 #define FIELD(name) {#name, offsetof(weir_rule_options, name)}
         FIELD(beta1), FIELD(beta2), FIELD(eps), FIELD(momentum), FIELD(dampening), FIELD(lr_decay), FIELD(initial),
+        FIELD(trust), FIELD(norm_min), FIELD(norm_max), FIELD(eps2), FIELD(clip), FIELD(decay_exponent),
 #undef FIELD
     };
     for (size_t i = 0; i < sizeof fields / sizeof fields[0]; i++)
         if (!strcmp(name, fields[i].name)) {
             memcpy((char *)&c->options + fields[i].at, &v, sizeof v);
+            return true;
+        }
+    static const struct {
+        const char *name;
+        uint64_t flag;
+    } flags[] = {{"nesterov", WEIR_RULE_NESTEROV},
+                 {"relative", WEIR_RULE_RELATIVE_STEP},
+                 {"scaled", WEIR_RULE_SCALE_PARAMETER},
+                 {"match", WEIR_RULE_MATCH_ADAM}};
+    for (size_t i = 0; i < sizeof flags / sizeof flags[0]; i++)
+        if (!strcmp(name, flags[i].name)) {
+            c->options.flags = v != 0 ? c->options.flags | flags[i].flag : c->options.flags & ~flags[i].flag;
             return true;
         }
     if (!strcmp(name, "lr"))
@@ -90,8 +103,8 @@ static inline bool numbers_setting(struct number_case *c, const char *name, doub
         c->rows = (uint64_t)v;
     else if (!strcmp(name, "cols"))
         c->cols = (uint64_t)v;
-    else if (!strcmp(name, "nesterov"))
-        c->options.flags |= v != 0 ? WEIR_RULE_NESTEROV : 0;
+    else if (!strcmp(name, "iterations"))
+        c->options.iterations = (uint64_t)v;
     else
         return false;
     return true;
