@@ -9,7 +9,8 @@ run "shm processes" "$t" -t shm -n 2 -b 64M
 run "shm threads" "$t" -t shm -n 4 -T
 run "shm eight" "$t" -t shm -n 8 -b 64K -r 20
 run "shm staged" env WEIR_SHM_CMA=off "$t" -t shm -n 3
-run "shm lifetimes" "$t" -t shm -n 2 -L 200
+run "self lifetimes" "$t" -t self -n 1 -L 1000
+run "shm lifetimes" "$t" -t shm -n 2 -L 1000
 for net in $(networks); do
     run "$net processes" "$t" -t "$net" -n 2 -b 16M
     run "$net threads" "$t" -t "$net" -n 3 -T -r 20
