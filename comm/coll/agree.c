@@ -44,7 +44,7 @@ void wr_coll_note(struct wr_coll_state *s, const struct wr_coll_call *call, bool
 {
     struct wr_coll_record *r = &s->record[s->calls % WR_COLL_RECORDS];
     memset(r, 0, sizeof *r);
-    r->key = wr_coll_key(call);
+    r->key = wr_coll_key(s->comm, call);
     r->form = persistent;
     s->hash = mix(s->hash, r);
     if (s->fast)

@@ -5,6 +5,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "base/copy.h"
 #include "base/error.h"
 #include "comm/transport/shm/shm.h"
 
@@ -86,6 +87,28 @@ void wr_coll_destroy(struct wr_coll_state *s)
     free(s);
 }
 
+/* ---- completing ---- */
+
+/* Copies shares between where the plan has them and where the user wants them. */
+static void place_shares(const struct wr_coll_request *r, int first, int last, bool out)
+{
+    const struct wr_coll_instance *i = r->instance;
+    const struct wr_coll_numbers *numbers = &i->numbers;
+    for (int p = first; p <= last; p++) {
+        char *user = (char *)r->call.out + numbers->places[p], *packed = i->packed + numbers->offsets[p];
+        if (numbers->counts[p])
+            wr_copy(out ? user : packed, out ? packed : user, numbers->counts[p]);
+    }
+}
+
+static void complete(struct wr_coll_request *r)
+{
+    weir_status status = wr_exec_status(r->exec);
+    if (r->instance->numbers.places && !status)
+        place_shares(r, 0, r->state->comm->size - 1, true);
+    wr_request_complete(&r->request, status);
+}
+
 void wr_coll_progress(void *arg)
 {
     struct wr_coll_state *s = arg;
@@ -98,7 +121,7 @@ void wr_coll_progress(void *arg)
         if (!wr_exec_done(r->exec))
             continue;
         wr_list_remove(&r->link);
-        wr_request_complete(&r->request, wr_exec_status(r->exec));
+        complete(r);
     }
 }
 
@@ -122,8 +145,9 @@ static void release(struct weir_request *request)
     wr_pool_put(&r->state->requests, r);
 }
 
-weir_status wr_coll_request_new(struct wr_coll_state *s, const struct wr_coll_call *call, struct wr_exec *exec,
-                                bool persistent, struct wr_coll_request **request, weir_error *err)
+weir_status wr_coll_request_new(struct wr_coll_state *s, const struct wr_coll_call *call,
+                                struct wr_coll_instance *instance, bool persistent, struct wr_coll_request **request,
+                                weir_error *err)
 {
     struct wr_coll_request *r = wr_pool_get(&s->requests);
     if (!r)
@@ -132,34 +156,61 @@ weir_status wr_coll_request_new(struct wr_coll_state *s, const struct wr_coll_ca
     wr_request_init(&r->request, s->comm->ctx, s->comm->engine, -1, call->operation, release);
     wr_list_init(&r->link);
     r->state = s;
-    r->exec = exec;
-    r->request.hurry = exec ? NULL : wr_fast_hurry;
+    r->instance = instance;
+    r->exec = instance ? instance->exec : NULL;
+    r->request.hurry = instance ? NULL : wr_fast_hurry;
     r->call = *call;
+    r->call.counts = r->call.offsets = r->call.in_counts = r->call.in_offsets = NULL; /* the caller's */
     r->request.persistent = persistent;
     r->request.complete = persistent; /* not running */
     *request = r;
     return WEIR_OK;
 }
 
+void wr_coll_addresses(const weir_comm *comm, const struct wr_coll_call *call, const struct wr_plan_spec *spec,
+                       const void **in, void **out)
+{
+    char *buffer = call->out;
+    *in = call->in;
+    *out = call->out;
+    if (call->in != WEIR_IN_PLACE)
+        return;
+    if (call->coll == WR_COLL_SCATTER) { /* the root's own part is copied onto itself */
+        *in = buffer;
+        if (comm->rank == call->root)
+            *out = buffer + wr_plan_share_offset(spec, comm->rank) * spec->elem_size;
+    } else {
+        *in = buffer + wr_plan_in_offset(spec, comm->rank) * spec->elem_size;
+    }
+}
+
 void wr_coll_request_start(struct wr_coll_request *r)
 {
     struct wr_coll_state *s = r->state;
-    if (!r->exec) {
+    const struct wr_coll_instance *i = r->instance;
+    const void *in;
+    void *out;
+    if (!i) {
         if (r->request.persistent)
             wr_coll_note(s, &r->call, true);
         wr_fast_start(r);
         return;
     }
-    const struct wr_plan_spec *spec = wr_exec_spec(r->exec);
-    const void *in = r->call.in;
-    if (in == WEIR_IN_PLACE)
-        in = (const char *)r->call.out + wr_plan_in_offset(spec, s->comm->rank) * spec->elem_size;
+    wr_coll_addresses(s->comm, &r->call, wr_exec_spec(r->exec), &in, &out);
+    if (i->numbers.places) {
+        int me = s->comm->rank;
+        if (r->call.in == WEIR_IN_PLACE) {
+            place_shares(r, me, me, false);
+            in = i->packed + i->numbers.offsets[me];
+        }
+        out = i->packed;
+    }
     r->request.complete = false;
     r->request.status = WEIR_OK;
-    wr_exec_start(r->exec, in, r->call.out);
+    wr_exec_start(r->exec, in, out);
     wr_exec_progress(r->exec);
     if (wr_exec_done(r->exec))
-        wr_request_complete(&r->request, wr_exec_status(r->exec));
+        complete(r);
     else
         wr_list_push_back(&s->active, &r->link);
 }

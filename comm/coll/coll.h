@@ -9,6 +9,7 @@
 #define WR_COLL_H
 
 #include <weir/coll.h>
+#include <weir/coll_v.h>
 
 #include "comm/coll/fast.h"
 #include "comm/comm.h"
@@ -16,9 +17,10 @@
 #include "comm/plan/cost.h"
 #include "comm/plan/exec.h"
 
-/* One call, checked. */
+/* One call. */
 struct wr_coll_call {
     enum wr_collective coll;
+    bool vector;    /* a v-form */
     const void *in; /* WEIR_IN_PLACE for in place */
     void *out;
     uint64_t count; /* elements */
@@ -26,7 +28,28 @@ struct wr_coll_call {
     weir_op op;
     int root;
     const char *operation; /* "weir_allreduce": for errors */
+    /* v-forms, as the caller has them, while the call is made: by rank; offsets may be NULL */
+    const uint64_t *counts, *offsets;       /* alltoallv: of the output */
+    const uint64_t *in_counts, *in_offsets; /* alltoallv */
 };
+
+/* api.c: checks a call and makes it; `request` is NULL for the blocking form. */
+enum wr_coll_form { WR_COLL_BLOCKING, WR_COLL_STARTED, WR_COLL_PERSISTENT };
+weir_status wr_coll_perform(weir_comm *comm, const struct wr_coll_call *call, enum wr_coll_form form,
+                            weir_request **request);
+
+/* Whether a collective combines elements. */
+static inline bool wr_coll_combines(enum wr_collective coll)
+{
+    return coll == WR_COLL_REDUCE || coll == WR_COLL_ALLREDUCE || coll == WR_COLL_REDUCE_SCATTER ||
+           coll == WR_COLL_SCAN || coll == WR_COLL_EXSCAN;
+}
+
+/* Whether only one rank has the whole input or output. */
+static inline bool wr_coll_is_rooted(enum wr_collective coll)
+{
+    return coll == WR_COLL_BCAST || coll == WR_COLL_REDUCE || coll == WR_COLL_GATHER || coll == WR_COLL_SCATTER;
+}
 
 struct wr_coll_state;
 struct wr_coll_plan;
@@ -34,13 +57,19 @@ struct wr_coll_plan;
 weir_status wr_coll_create(weir_comm *comm, struct wr_coll_state **state, weir_error *err);
 void wr_coll_destroy(struct wr_coll_state *state);
 
-/* What makes two calls of one kind. */
+/* What makes two calls of one kind, and what all ranks must agree on. */
 struct wr_coll_key {
-    uint64_t count;
+    uint64_t count; /* v-forms: the sum of what all ranks know, else 0 */
+    uint64_t hash;  /* of the counts that all ranks know, else 0 */
     int32_t coll, type, op, root;
-    int32_t in_place, unused;
+    int32_t in_place; /* where all ranks must do the same */
+    int32_t vector;
 };
-struct wr_coll_key wr_coll_key(const struct wr_coll_call *call);
+struct wr_coll_key wr_coll_key(const weir_comm *comm, const struct wr_coll_call *call);
+
+/* Where a call's IN and OUT begin at this rank, as its plan sees them. */
+void wr_coll_addresses(const weir_comm *comm, const struct wr_coll_call *call, const struct wr_plan_spec *spec,
+                       const void **in, void **out);
 void wr_coll_describe(const struct wr_coll_key *key, char *buf, size_t size);
 
 /* ---- agree.c ---- */
@@ -68,18 +97,50 @@ void wr_coll_on_agree(void *state, int source, const void *data, size_t len);
 void wr_coll_progress(void *state);
 void wr_coll_peer_lost(void *state, int peer);
 
+/* A plan that serves one call at a time. */
+struct wr_coll_instance {
+    struct wr_exec *exec;
+    struct wr_coll_numbers {
+        uint64_t *counts, *offsets; /* what the plan's spec points to, in its elements; one piece of memory */
+        size_t cap;
+        struct wr_plan_pairs pairs;
+        const uint64_t *places; /* allgatherv: where shares belong in the output; NULL: where the plan leaves them */
+    } numbers;
+    char *packed; /* where the plan leaves them then */
+    uint64_t packed_bytes;
+};
+
 /* A request for a plan; not running yet. */
 struct wr_coll_request;
-weir_status wr_coll_request_new(struct wr_coll_state *state, const struct wr_coll_call *call, struct wr_exec *exec,
-                                bool persistent, struct wr_coll_request **request, weir_error *err);
+weir_status wr_coll_request_new(struct wr_coll_state *state, const struct wr_coll_call *call,
+                                struct wr_coll_instance *instance, bool persistent, struct wr_coll_request **request,
+                                weir_error *err);
 void wr_coll_request_start(struct wr_coll_request *request);
+
+/* ---- numbers.c: the counts of v-forms ---- */
+
+/* Whether the ranks know only the counts that concern them: then one plan serves all counts. */
+static inline bool wr_coll_is_local(const struct wr_coll_call *call)
+{
+    return call->vector && (call->coll == WR_COLL_GATHER || call->coll == WR_COLL_SCATTER || call->coll == WR_COLL_ALLTOALL);
+}
+
+/* Checks counts and offsets: present, and below what 64 bits of bytes hold. */
+weir_status wr_coll_check_numbers(const weir_comm *comm, const struct wr_coll_call *call, weir_error *err);
+uint64_t wr_coll_hash_counts(const weir_comm *comm, const struct wr_coll_call *call, uint64_t *sum);
+
+/* Sets the numbers of a call, and points the spec to them; `any`: some that are good for making a plan that serves all. */
+weir_status wr_coll_set_numbers(const weir_comm *comm, const struct wr_coll_call *call, bool any,
+                                struct wr_coll_numbers *numbers, struct wr_plan_spec *spec, weir_error *err);
 
 /* ---- plans.c: making and keeping plans ---- */
 
 /* A plan for a call; persistent ones belong to their request and may use the buffers' registration. Collective when it has to be
  * made. */
 weir_status wr_coll_plan_get(struct wr_coll_state *state, const struct wr_coll_call *call, bool persistent,
-                             bool blocking, struct wr_exec **exec, weir_error *err);
+                             bool blocking, struct wr_coll_instance **instance, weir_error *err);
+/* Ends the plan of a persistent request; collective. NULL is allowed. */
+weir_status wr_coll_instance_free(struct wr_coll_instance *instance, weir_error *err);
 
 /* Frees the kept plans without a word to the other ranks. */
 void wr_coll_forget_plans(struct wr_coll_state *state);
@@ -148,7 +209,8 @@ struct wr_coll_request {
     struct weir_request request;
     struct wr_list link; /* in active */
     struct wr_coll_state *state;
-    struct wr_exec *exec; /* NULL: it goes the fast way */
+    struct wr_coll_instance *instance;
+    struct wr_exec *exec; /* the instance's; NULL: it goes the fast way */
     struct wr_fast_call fast;
     struct wr_coll_call call;
 };

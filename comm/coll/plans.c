@@ -17,27 +17,26 @@ enum {
 struct wr_coll_plan {
     struct wr_list link;
     struct wr_coll_key key;
-    struct wr_exec *instance[INSTANCES];
+    uint64_t *counts; /* those of the key's hash */
+    struct wr_coll_instance instance[INSTANCES];
     unsigned next;
 };
 
-struct wr_coll_key wr_coll_key(const struct wr_coll_call *call)
+struct wr_coll_key wr_coll_key(const weir_comm *comm, const struct wr_coll_call *call)
 {
     struct wr_coll_key key;
     memset(&key, 0, sizeof key);
-    key.count = call->count;
+    if (!call->vector)
+        key.count = call->count;
+    else if (!wr_coll_is_local(call))
+        key.hash = wr_coll_hash_counts(comm, call, &key.count);
     key.coll = (int32_t)call->coll;
     key.type = (int32_t)call->type;
     key.op = (int32_t)call->op;
     key.root = call->root;
-    key.in_place = call->in == WEIR_IN_PLACE;
+    key.in_place = call->in == WEIR_IN_PLACE && !wr_coll_is_rooted(call->coll);
+    key.vector = call->vector;
     return key;
-}
-
-static bool combines(enum wr_collective coll)
-{
-    return coll == WR_COLL_REDUCE || coll == WR_COLL_ALLREDUCE || coll == WR_COLL_REDUCE_SCATTER ||
-           coll == WR_COLL_SCAN || coll == WR_COLL_EXSCAN;
 }
 
 /* What ranks compare before they make a plan. */
@@ -50,22 +49,24 @@ struct plan_card {
 
 void wr_coll_describe(const struct wr_coll_key *key, char *buf, size_t size)
 {
-    const char *op = combines((enum wr_collective)key->coll) ? weir_op_name((weir_op)key->op) : NULL;
+    enum wr_collective coll = (enum wr_collective)key->coll;
+    const char *op = wr_coll_combines(coll) ? weir_op_name((weir_op)key->op) : NULL;
     const char *type = weir_type_name((weir_type)key->type);
-    snprintf(buf, size, "%s of %llu %s%s%s%s (root %d)", wr_collective_name((enum wr_collective)key->coll),
-             (unsigned long long)key->count, type ? type : "?", op ? ", " : "", op ? op : "",
-             key->in_place ? ", in place" : "", key->root);
+    char count[64] = "";
+    if (key->hash)
+        snprintf(count, sizeof count, "%llu (counts %08x) ", (unsigned long long)key->count, (unsigned)key->hash);
+    else if (!key->vector)
+        snprintf(count, sizeof count, "%llu ", (unsigned long long)key->count);
+    snprintf(buf, size, "%s%s of %s%s%s%s%s (root %d)", wr_collective_name(coll), key->vector ? "v" : "", count,
+             type ? type : "?", op ? ", " : "", op ? op : "", key->in_place ? ", in place" : "", key->root);
 }
 
 static weir_status compare(struct wr_coll_state *state, const struct plan_card *cards, weir_error *err)
 {
     const weir_comm *comm = state->comm;
     for (int r = 1; r < comm->size; r++) {
-        struct wr_coll_key a = cards[0].key, b = cards[r].key;
         char first[160], other[160];
-        a.in_place = b.in_place = 0; /* may differ by rank only where the root's differs */
-        if (!memcmp(&a, &b, sizeof a) && cards[r].persistent == cards[0].persistent &&
-            cards[r].key.in_place == cards[0].key.in_place)
+        if (!memcmp(&cards[0].key, &cards[r].key, sizeof cards[0].key) && cards[r].persistent == cards[0].persistent)
             continue;
         wr_coll_describe(&cards[0].key, first, sizeof first);
         wr_coll_describe(&cards[r].key, other, sizeof other);
@@ -81,11 +82,14 @@ static weir_status compare(struct wr_coll_state *state, const struct plan_card *
 static void fill_spec(const struct wr_coll_state *state, const struct wr_coll_call *call, struct wr_plan_spec *spec)
 {
     size_t size = weir_type_size(call->type);
-    *spec = (struct wr_plan_spec){.coll = call->coll,
-                                  .topo = &state->topo,
-                                  .root = call->root,
-                                  .in_place = call->in == WEIR_IN_PLACE};
-    spec->reduces = combines(call->coll);
+    *spec = (struct wr_plan_spec){.coll = call->coll, .topo = &state->topo, .root = call->root};
+    /* Of rooted collectives the root alone says whether it is in place, so that the plan must be good for both: a reduction may
+     * find its input in its result; gather and scatter copy the root's part onto itself then. */
+    if (wr_coll_is_rooted(call->coll))
+        spec->in_place = call->coll == WR_COLL_BCAST || call->coll == WR_COLL_REDUCE;
+    else
+        spec->in_place = call->in == WEIR_IN_PLACE;
+    spec->reduces = wr_coll_combines(call->coll);
     if (spec->reduces) {
         struct wr_kernel k;
         wr_kernel_find(call->type, call->op, NULL, &k);
@@ -98,12 +102,14 @@ static void fill_spec(const struct wr_coll_state *state, const struct wr_coll_ca
     }
 }
 
-/* Where IN is, seen from OUT, for an in-place call. */
-static const void *input_of(const struct wr_coll_call *call, const struct wr_plan_spec *spec, int rank)
+/* What a result is divided by at this rank: the number of ranks in it. */
+static uint64_t divisor(const weir_comm *comm, const struct wr_coll_call *call)
 {
-    if (call->in != WEIR_IN_PLACE)
-        return call->in;
-    return (const char *)call->out + wr_plan_in_offset(spec, rank) * spec->elem_size;
+    if (call->op != WEIR_AVG)
+        return 1;
+    if (call->coll == WR_COLL_SCAN)
+        return (uint64_t)comm->rank + 1;
+    return (uint64_t)(call->coll == WR_COLL_EXSCAN ? comm->rank : comm->size);
 }
 
 /* The memory handle of a buffer, and where the buffer begins in it. */
@@ -126,27 +132,45 @@ static bool all_mapped(const weir_comm *comm, const struct plan_card *cards, boo
     return true;
 }
 
+/* Finds the memory handles of a persistent call's buffers, so that peers on the node can work in them. */
+static void find_memory(struct wr_coll_state *state, const struct wr_coll_call *call, bool places,
+                        struct wr_exec_params *params, struct plan_card *card)
+{
+    const weir_comm *comm = state->comm;
+    const struct wr_plan_spec *spec = params->spec;
+    const void *in;
+    void *out;
+    wr_coll_addresses(comm, call, spec, &in, &out);
+    if (places) /* the plan works in a buffer of its own */
+        return;
+    params->in_mem = handle_of(state, in, wr_plan_in_len(spec, comm->rank) * spec->elem_size, &card->in_mem,
+                               &card->in_offset);
+    params->out_mem = handle_of(state, out, wr_plan_out_len(spec, comm->rank) * spec->elem_size, &card->out_mem,
+                                &card->out_offset);
+    params->in_offset = card->in_offset;
+    params->out_offset = card->out_offset;
+}
+
+/* Collective. Of a local v-form the plan is made for any numbers, and those of the call are still to be put in. */
 static weir_status make_plan(struct wr_coll_state *state, const struct wr_coll_call *call, bool persistent,
-                             struct wr_exec **exec, weir_error *err)
+                             struct wr_coll_instance *instance, weir_error *err)
 {
     weir_comm *comm = state->comm;
     struct wr_plan_spec spec;
-    struct wr_kernel kernel;
     struct wr_coll_choice choice;
+    struct wr_kernel kernel;
     struct plan_card card, *cards = malloc((size_t)comm->size * sizeof *cards);
-    struct wr_exec_params params = {.comm = comm, .spec = &spec, .divide_by = 1};
+    struct wr_exec_params params = {.comm = comm, .spec = &spec, .divide_by = divisor(comm, call)};
     memset(&card, 0, sizeof card);
     fill_spec(state, call, &spec);
-    card.key = wr_coll_key(call);
+    card.key = wr_coll_key(comm, call);
     card.in_mem = card.out_mem = -1;
     card.persistent = persistent;
-    if (persistent) {
-        params.in_mem = handle_of(state, input_of(call, &spec, comm->rank),
-                                  wr_plan_in_len(&spec, comm->rank) * spec.elem_size, &card.in_mem, &card.in_offset);
-        params.out_mem = handle_of(state, call->out, wr_plan_out_len(&spec, comm->rank) * spec.elem_size, &card.out_mem,
-                                   &card.out_offset);
-    }
     weir_status status = cards ? WEIR_OK : wr_error_memory(err, (size_t)comm->size * sizeof *cards, "a plan");
+    if (!status && call->vector)
+        status = wr_coll_set_numbers(comm, call, true, &instance->numbers, &spec, err);
+    if (!status && persistent && !spec.local)
+        find_memory(state, call, instance->numbers.places, &params, &card);
     if (!status)
         status = wr_exchange_allgather(comm, &card, cards, sizeof card, err);
     if (!status)
@@ -159,20 +183,39 @@ static weir_status make_plan(struct wr_coll_state *state, const struct wr_coll_c
     if (status)
         goto out;
     params.algorithm = choice.algorithm;
-    params.in_offset = card.in_offset;
-    params.out_offset = card.out_offset;
-    if (spec.reduces && wr_kernel_find(call->type, call->op, NULL, &kernel)) {
+    if (spec.reduces && wr_kernel_find(call->type, call->op, NULL, &kernel))
         params.kernel = &kernel;
-        params.divide_by = call->op == WEIR_AVG ? (uint64_t)comm->size : 1;
-    }
     if (comm->rank == 0)
-        wr_info(&comm->ctx->log, PLAN, "%s: %s of %llu elements of %u bytes%s%s", params.algorithm->name,
-                wr_collective_name(call->coll), (unsigned long long)spec.count, spec.elem_size,
-                spec.in_mapped ? ", input mapped" : "", spec.out_mapped ? ", output mapped" : "");
-    status = wr_exec_create(&params, exec, err);
+        wr_info(&comm->ctx->log, PLAN, "%s: %s%s of %llu elements of %u bytes%s%s", params.algorithm->name,
+                wr_collective_name(call->coll), call->vector ? "v" : "", (unsigned long long)card.key.count,
+                spec.elem_size, spec.in_mapped ? ", input mapped" : "", spec.out_mapped ? ", output mapped" : "");
+    status = wr_exec_create(&params, &instance->exec, err);
 out:
     free(cards);
     return status;
+}
+
+/* Readies an instance that is not running for a v-form's numbers. */
+static weir_status bind_numbers(struct wr_coll_state *state, const struct wr_coll_call *call,
+                                struct wr_coll_instance *instance, weir_error *err)
+{
+    const weir_comm *comm = state->comm;
+    struct wr_plan_spec spec = *wr_exec_spec(instance->exec);
+    weir_status status = wr_coll_set_numbers(comm, call, false, &instance->numbers, &spec, err);
+    if (status)
+        return status;
+    if (spec.local)
+        return wr_exec_reshape(instance->exec, &spec, err);
+    uint64_t bytes = instance->numbers.places ? wr_plan_out_len(&spec, comm->rank) * spec.elem_size : 0;
+    if (bytes <= instance->packed_bytes)
+        return WEIR_OK;
+    free(instance->packed);
+    instance->packed_bytes = 0;
+    instance->packed = malloc(bytes);
+    if (!instance->packed)
+        return wr_error_memory(err, bytes, "a result in parts");
+    instance->packed_bytes = bytes;
+    return WEIR_OK;
 }
 
 /* ---- keeping ---- */
@@ -182,11 +225,37 @@ static bool exec_is_done(void *arg)
     return wr_exec_done(arg);
 }
 
+static void free_numbers(struct wr_coll_instance *instance)
+{
+    free(instance->numbers.counts);
+    free(instance->packed);
+}
+
+weir_status wr_coll_instance_free(struct wr_coll_instance *instance, weir_error *err)
+{
+    if (!instance)
+        return WEIR_OK;
+    weir_status status = wr_exec_destroy(instance->exec, err);
+    free_numbers(instance);
+    free(instance);
+    return status;
+}
+
+static void free_plan(struct wr_coll_state *state, struct wr_coll_plan *plan)
+{
+    for (int i = 0; i < INSTANCES; i++)
+        free_numbers(&plan->instance[i]);
+    wr_list_remove(&plan->link);
+    state->nplans--;
+    free(plan->counts);
+    free(plan);
+}
+
 static weir_status let_go(struct wr_coll_state *state, struct wr_coll_plan *plan, weir_error *err)
 {
     weir_status status = WEIR_OK;
     for (int i = 0; i < INSTANCES && !status; i++) {
-        struct wr_exec *x = plan->instance[i];
+        struct wr_exec *x = plan->instance[i].exec;
         if (!x)
             continue;
         status = wr_engine_wait(state->comm->engine, exec_is_done, x, WR_TIME_INF, err);
@@ -194,9 +263,7 @@ static weir_status let_go(struct wr_coll_state *state, struct wr_coll_plan *plan
         if (!status)
             status = wr_exec_destroy(x, err);
     }
-    wr_list_remove(&plan->link);
-    state->nplans--;
-    free(plan);
+    free_plan(state, plan);
     return status;
 }
 
@@ -210,58 +277,94 @@ static weir_status make_room(struct wr_coll_state *state, weir_error *err)
     return status;
 }
 
-static weir_status find_or_add(struct wr_coll_state *state, const struct wr_coll_key *key, struct wr_coll_plan **found,
+static bool is_of(const struct wr_coll_plan *plan, const struct wr_coll_key *key, const uint64_t *counts, size_t n)
+{
+    return !memcmp(&plan->key, key, sizeof *key) && (!plan->counts || !memcmp(plan->counts, counts, n * sizeof *counts));
+}
+
+static weir_status add(struct wr_coll_state *state, const struct wr_coll_key *key, const uint64_t *counts, size_t n,
+                       struct wr_coll_plan **added, weir_error *err)
+{
+    weir_status status = make_room(state, err);
+    if (status)
+        return status;
+    struct wr_coll_plan *plan = calloc(1, sizeof *plan);
+    if (plan && key->hash)
+        plan->counts = malloc(n * sizeof *counts);
+    if (!plan || (key->hash && !plan->counts)) {
+        free(plan);
+        return wr_error_memory(err, sizeof *plan + n * sizeof *counts, "a plan");
+    }
+    if (plan->counts)
+        memcpy(plan->counts, counts, n * sizeof *counts);
+    plan->key = *key;
+    wr_list_push_front(&state->plans, &plan->link);
+    state->nplans++;
+    *added = plan;
+    return WEIR_OK;
+}
+
+static weir_status find_or_add(struct wr_coll_state *state, const struct wr_coll_call *call, struct wr_coll_plan **found,
                                weir_error *err)
 {
+    struct wr_coll_key key = wr_coll_key(state->comm, call);
+    size_t n = (size_t)state->comm->size;
     struct wr_coll_plan *plan;
     wr_list_for_each (plan, &state->plans, link) {
-        if (memcmp(&plan->key, key, sizeof *key) != 0)
+        if (!is_of(plan, &key, call->counts, n))
             continue;
         wr_list_remove(&plan->link);
         wr_list_push_front(&state->plans, &plan->link);
         *found = plan;
         return WEIR_OK;
     }
-    weir_status status = make_room(state, err);
-    if (status)
-        return status;
-    plan = calloc(1, sizeof *plan);
-    if (!plan)
-        return wr_error_memory(err, sizeof *plan, "a plan");
-    plan->key = *key;
-    wr_list_push_front(&state->plans, &plan->link);
-    state->nplans++;
-    *found = plan;
-    return WEIR_OK;
+    return add(state, &key, call->counts, n, found, err);
+}
+
+/* A plan that belongs to a persistent request. */
+static weir_status make_own(struct wr_coll_state *state, const struct wr_coll_call *call, struct wr_coll_instance **out,
+                            weir_error *err)
+{
+    struct wr_coll_instance *instance = calloc(1, sizeof *instance);
+    weir_status status = instance ? make_plan(state, call, true, instance, err)
+                                  : wr_error_memory(err, sizeof *instance, "a plan");
+    if (!status && call->vector)
+        status = bind_numbers(state, call, instance, err);
+    if (!status) {
+        *out = instance;
+        return WEIR_OK;
+    }
+    if (instance)
+        free_numbers(instance);
+    free(instance);
+    return status;
 }
 
 weir_status wr_coll_plan_get(struct wr_coll_state *state, const struct wr_coll_call *call, bool persistent,
-                             bool blocking, struct wr_exec **exec, weir_error *err)
+                             bool blocking, struct wr_coll_instance **instance, weir_error *err)
 {
-    struct wr_coll_key key = wr_coll_key(call);
     struct wr_coll_plan *plan = NULL;
     if (persistent)
-        return make_plan(state, call, true, exec, err);
-    weir_status status = find_or_add(state, &key, &plan, err);
+        return make_own(state, call, instance, err);
+    weir_status status = find_or_add(state, call, &plan, err);
     if (status)
         return status;
     /* which instance follows from the order of calls alone, so that all ranks take the same */
-    unsigned i = blocking ? 0 : plan->next++ % INSTANCES;
-    if (!plan->instance[i]) {
-        status = make_plan(state, call, false, &plan->instance[i], err);
+    struct wr_coll_instance *i = &plan->instance[blocking ? 0 : plan->next++ % INSTANCES];
+    if (!i->exec) {
+        status = make_plan(state, call, false, i, err);
         if (status) {
-            if (!plan->instance[0]) {
-                wr_list_remove(&plan->link);
-                state->nplans--;
-                free(plan);
-            }
+            if (!plan->instance[0].exec)
+                free_plan(state, plan);
             return status;
         }
-        state->plan_bytes += wr_exec_bytes(plan->instance[i]);
+        state->plan_bytes += wr_exec_bytes(i->exec);
     }
-    status = wr_engine_wait(state->comm->engine, exec_is_done, plan->instance[i], WR_TIME_INF, err);
+    status = wr_engine_wait(state->comm->engine, exec_is_done, i->exec, WR_TIME_INF, err);
+    if (!status && call->vector)
+        status = bind_numbers(state, call, i, err);
     if (!status)
-        *exec = plan->instance[i];
+        *instance = i;
     return status;
 }
 
@@ -270,8 +373,8 @@ void wr_coll_forget_plans(struct wr_coll_state *state)
     struct wr_coll_plan *plan, *next;
     wr_list_for_each_safe (plan, next, &state->plans, link) {
         for (int i = 0; i < INSTANCES; i++)
-            wr_exec_forget(plan->instance[i]);
-        free(plan);
+            wr_exec_forget(plan->instance[i].exec);
+        free_plan(state, plan);
     }
     wr_list_init(&state->plans);
 }
@@ -281,7 +384,7 @@ void wr_coll_break_plans(struct wr_coll_state *state)
     struct wr_coll_plan *plan;
     wr_list_for_each (plan, &state->plans, link) {
         for (int i = 0; i < INSTANCES; i++)
-            if (plan->instance[i])
-                wr_exec_break(plan->instance[i], WEIR_ERR_PEER_LOST);
+            if (plan->instance[i].exec)
+                wr_exec_break(plan->instance[i].exec, WEIR_ERR_PEER_LOST);
     }
 }

@@ -16,8 +16,8 @@ struct exchange {
     uint64_t chunk;
 };
 
-/* Elements that rank a sends to rank b, and where they are in IN of a and in OUT of b. */
-static uint64_t length(const struct wr_plan_spec *s, int a, int b)
+/* Elements that rank a sends to rank b, and where they are in IN of a and in OUT of b; one of them is `me`. */
+static uint64_t length(const struct wr_plan_spec *s, int me, int a, int b)
 {
     size_t n = (size_t)s->topo->nranks;
     switch (s->coll) {
@@ -26,6 +26,8 @@ static uint64_t length(const struct wr_plan_spec *s, int a, int b)
     case WR_COLL_SCATTER:
         return a == s->root ? wr_plan_share(s, b) : 0;
     default:
+        if (s->pairs)
+            return a == me ? s->pairs->to[b] : s->pairs->from[a];
         return s->counts ? s->counts[(size_t)a * n + (size_t)b] : s->count;
     }
 }
@@ -33,24 +35,30 @@ static uint64_t length(const struct wr_plan_spec *s, int a, int b)
 static struct wr_ref source(const struct wr_plan_spec *s, int a, int b)
 {
     uint64_t at = 0;
+    bool all = s->coll == WR_COLL_ALLTOALL;
     if (s->coll == WR_COLL_SCATTER)
         at = wr_plan_share_offset(s, b);
-    else if (s->coll == WR_COLL_ALLTOALL && !s->counts)
+    else if (all && s->pairs)
+        at = s->pairs->to_at[b];
+    else if (all && !s->counts)
         at = s->count * (uint64_t)b;
-    for (int q = 0; s->coll == WR_COLL_ALLTOALL && s->counts && q < b; q++)
-        at += length(s, a, q);
+    for (int q = 0; all && s->counts && q < b; q++)
+        at += s->counts[(size_t)a * (size_t)s->topo->nranks + (size_t)q];
     return wr_ref(a, WR_BUF_IN, at);
 }
 
 static struct wr_ref target(const struct wr_plan_spec *s, int a, int b)
 {
     uint64_t at = 0;
+    bool all = s->coll == WR_COLL_ALLTOALL;
     if (s->coll == WR_COLL_GATHER)
         at = wr_plan_share_offset(s, a);
-    else if (s->coll == WR_COLL_ALLTOALL && !s->counts)
+    else if (all && s->pairs)
+        at = s->pairs->from_at[a];
+    else if (all && !s->counts)
         at = s->count * (uint64_t)a;
-    for (int q = 0; s->coll == WR_COLL_ALLTOALL && s->counts && q < a; q++)
-        at += length(s, q, b);
+    for (int q = 0; all && s->counts && q < a; q++)
+        at += s->counts[(size_t)q * (size_t)s->topo->nranks + (size_t)b];
     return wr_ref(b, WR_BUF_OUT, at);
 }
 
@@ -83,7 +91,7 @@ static void send_chunk(const struct exchange *x, int to, struct wr_ref src, uint
 
 static void one_step(const struct exchange *x, int to, int from)
 {
-    uint64_t out = length(x->spec, x->rank, to), in = length(x->spec, from, x->rank);
+    uint64_t out = length(x->spec, x->rank, x->rank, to), in = length(x->spec, x->rank, from, x->rank);
     uint32_t sends = loads(x, to) ? 0 : (uint32_t)((out + x->chunk - 1) / x->chunk);
     uint32_t receives = loads(x, from) ? 0 : (uint32_t)((in + x->chunk - 1) / x->chunk);
     struct wr_ref dst = in ? target(x->spec, from, x->rank) : buffer(x, x->rank, 0);
@@ -112,7 +120,7 @@ static void loaders(const struct exchange *x, bool waits)
 {
     for (int i = 1; i < x->n; i++) {
         int to = (x->rank + i) % x->n;
-        if (!loads(x, to) || !length(x->spec, x->rank, to))
+        if (!loads(x, to) || !length(x->spec, x->rank, x->rank, to))
             continue;
         if (waits)
             wr_program_wait(x->p, to, TAKEN, 1);
@@ -124,7 +132,7 @@ static void loaders(const struct exchange *x, bool waits)
 static uint64_t chunk_of(const struct wr_plan_spec *spec)
 {
     uint64_t chunk = spec->chunk ? spec->chunk : CHUNK;
-    if (spec->coll == WR_COLL_ALLTOALL && spec->counts)
+    if (spec->local || (spec->coll == WR_COLL_ALLTOALL && spec->counts))
         return chunk;
     return WR_MIN(chunk, WR_MAX(wr_largest_share(spec), 1));
 }
@@ -134,8 +142,8 @@ static weir_status build(const struct wr_plan_spec *spec, int rank, struct wr_pr
     struct exchange x = {.spec = spec, .p = p, .rank = rank, .n = spec->topo->nranks, .chunk = chunk_of(spec)};
     wr_program_init(p, rank);
     loaders(&x, false);
-    if (length(spec, rank, rank) && !spec->in_place)
-        wr_program_copy(p, target(spec, rank, rank), source(spec, rank, rank), length(spec, rank, rank));
+    if (length(spec, rank, rank, rank) && !spec->in_place)
+        wr_program_copy(p, target(spec, rank, rank), source(spec, rank, rank), length(spec, rank, rank, rank));
     for (int i = 1; i < x.n; i++)
         one_step(&x, (rank + i) % x.n, (rank - i + x.n) % x.n);
     loaders(&x, true);

@@ -84,10 +84,9 @@ static bool run_put(struct wr_exec *x, uint32_t lane, const struct exec_step *s)
     unsigned flags = t->caps.ordered ? 0 : WR_OP_FENCE;
     uint64_t bytes = s->len * (src->partial ? x->spec.partial_size : x->spec.elem_size);
     struct wr_region *region = NULL;
-    uint64_t unused;
-    if (t->caps.needs_local_region && !(region = wr_mem_find(x->params.comm->mem, t, address(x, src), bytes, &unused)))
-        region = x->source_region;
     weir_status status = rkey ? WEIR_OK : err.status;
+    if (!status)
+        status = wr_exec_source_region(x, t, src, address(x, src), bytes, &region, &err);
     x->free_put = put->next_free;
     put->lane = lane;
     x->lanes[lane].puts++;
@@ -178,6 +177,8 @@ static void finish(struct wr_exec *x)
 {
     for (uint32_t i = 0; i < x->ncounters; i++)
         x->counters[i].base += x->counters[i].most;
+    if (WR_UNLIKELY(x->user_region_of != NULL))
+        wr_exec_drop_regions(x);
     if (x->params.divide_by > 1 && x->kernel.loops.divide) {
         uint64_t n = wr_plan_out_len(&x->spec, x->params.comm->rank);
         struct wr_operand out = {x->out, false};

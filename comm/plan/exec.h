@@ -33,6 +33,13 @@ struct wr_exec_params {
 /* Collective over the communicator: builds the program, makes memory, exchanges what is needed. */
 weir_status wr_exec_create(const struct wr_exec_params *params, struct wr_exec **exec, weir_error *err);
 
+/*
+ * Other numbers for a plan whose spec is local: builds this rank's program for `spec`, which differs from the one that it was
+ * made for in its numbers only. The program that it was made for signals and waits in all the slots that any may use. Not
+ * collective; must not be running.
+ */
+weir_status wr_exec_reshape(struct wr_exec *x, const struct wr_plan_spec *spec, weir_error *err);
+
 /* Collective; must not be running. NULL is allowed. */
 weir_status wr_exec_destroy(struct wr_exec *x, weir_error *err);
 

@@ -9,19 +9,18 @@
 
 enum { PUTS = 64, EXCHANGE_SPACE = 0x40000000 };
 
-/* What each rank tells all others before anything is made. */
-struct create_card {
-    uint64_t in_offset, out_offset;
-    uint32_t slots;
-};
-
 /* ---- counters ---- */
 
+/* Programs ask for counters mostly in the order in which they were made. */
 static struct exec_counter *find_counter(struct wr_exec *x, int peer, uint32_t slot)
 {
-    for (uint32_t i = 0; i < x->ncounters; i++)
-        if (x->counters[i].peer == peer && x->counters[i].slot == slot)
-            return &x->counters[i];
+    for (uint32_t i = 0, at = x->found; i < x->ncounters; i++, at++) {
+        at = at < x->ncounters ? at : 0;
+        if (x->counters[at].peer == peer && x->counters[at].slot == slot) {
+            x->found = at;
+            return &x->counters[at];
+        }
+    }
     return NULL;
 }
 
@@ -160,7 +159,7 @@ static uint32_t *flag_of(struct wr_exec *x, int to, int from, uint32_t slot)
     return (uint32_t *)(void *)(memory_of(x, to) + index * WR_FLAG_LINE);
 }
 
-static struct exec_place resolve_place(struct wr_exec *x, const struct wr_ref *ref, const struct create_card *cards)
+static struct exec_place resolve_place(struct wr_exec *x, const struct wr_ref *ref, const struct wr_exec_card *cards)
 {
     int me = x->params.comm->rank;
     bool partial = ref->buffer == WR_BUF_SCRATCH;
@@ -178,7 +177,7 @@ static struct exec_place resolve_place(struct wr_exec *x, const struct wr_ref *r
     return p;
 }
 
-static weir_status resolve_step(struct wr_exec *x, uint32_t index, const struct create_card *cards, weir_error *err)
+static weir_status resolve_step(struct wr_exec *x, uint32_t index, const struct wr_exec_card *cards, weir_error *err)
 {
     const struct wr_step *s = &x->program.steps[index];
     struct exec_step *out = &x->steps[index];
@@ -207,6 +206,9 @@ static weir_status resolve_step(struct wr_exec *x, uint32_t index, const struct 
     case WR_STEP_WAIT:
         out->remote = !is_here(x, s->peer);
         out->counter = find_counter(x, s->peer, s->slot);
+        if (!out->counter)
+            return wr_error_set(err, WEIR_ERR_INTERNAL, "report this with the arguments of the call",
+                                "the plan waits in slot %u of rank %d, which it was not made with", s->slot, s->peer);
         out->slot = out->counter->transport_slot;
         if (!out->remote)
             out->flag = flag_of(x, me, s->peer, s->slot);
@@ -216,26 +218,33 @@ static weir_status resolve_step(struct wr_exec *x, uint32_t index, const struct 
     }
 }
 
-static weir_status resolve(struct wr_exec *x, const struct create_card *cards, weir_error *err)
+weir_status wr_exec_resolve_steps(struct wr_exec *x, const struct wr_exec_card *cards, weir_error *err)
 {
-    const struct wr_plan_topo *topo = x->spec.topo;
-    size_t mates = (size_t)topo->node_size[topo->node_of[x->params.comm->rank]];
     weir_status status = WEIR_OK;
     x->steps = calloc(x->program.nsteps + 1, sizeof *x->steps);
     x->places = calloc(x->program.nrefs + 1, sizeof *x->places);
     x->lanes = calloc(x->program.nlanes + 1, sizeof *x->lanes);
+    if (!x->steps || !x->places || !x->lanes)
+        return wr_error_memory(err, x->program.nsteps * sizeof *x->steps, "a plan");
+    for (uint32_t i = 0; i < x->program.nsteps && !status; i++)
+        status = resolve_step(x, i, cards, err);
+    return status;
+}
+
+static weir_status resolve(struct wr_exec *x, const struct wr_exec_card *cards, weir_error *err)
+{
+    const struct wr_plan_topo *topo = x->spec.topo;
+    size_t mates = (size_t)topo->node_size[topo->node_of[x->params.comm->rank]];
     x->sent = calloc(mates * x->slots + 1, sizeof *x->sent);
     x->nputs = PUTS;
     x->puts = calloc(x->nputs, sizeof *x->puts);
-    if (!x->steps || !x->places || !x->lanes || !x->sent || !x->puts)
-        return wr_error_memory(err, x->program.nsteps * sizeof *x->steps, "a plan");
+    if (!x->sent || !x->puts)
+        return wr_error_memory(err, mates * x->slots * sizeof *x->sent, "a plan");
     for (uint32_t i = 0; i < x->nputs; i++) {
         x->puts[i] = (struct exec_put){.op = {wr_exec_put_done}, .x = x, .next_free = x->free_put};
         x->free_put = &x->puts[i];
     }
-    for (uint32_t i = 0; i < x->program.nsteps && !status; i++)
-        status = resolve_step(x, i, cards, err);
-    return status;
+    return wr_exec_resolve_steps(x, cards, err);
 }
 
 /* ---- making and ending ---- */
@@ -266,6 +275,7 @@ static void free_parts(struct wr_exec *x)
 {
     if (x->nsignals)
         wr_mem_give_signals(x->params.comm->mem, x->first_signal, x->nsignals);
+    wr_exec_drop_regions(x);
     wr_program_free(&x->program);
     free(x->steps);
     free(x->places);
@@ -281,7 +291,7 @@ weir_status wr_exec_create(const struct wr_exec_params *params, struct wr_exec *
 {
     weir_comm *comm = params->comm;
     struct wr_exec *x = calloc(1, sizeof *x);
-    struct create_card card = {params->in_offset, params->out_offset, 0},
+    struct wr_exec_card card = {params->in_offset, params->out_offset, 0},
                        *cards = malloc((size_t)comm->size * sizeof *cards);
     weir_status status = x && cards ? WEIR_OK : wr_error_memory(err, (size_t)comm->size * sizeof *cards, "a plan");
     if (!status) {

@@ -64,7 +64,7 @@ struct wr_exec {
     struct exec_place *places;
     struct exec_lane *lanes;
     struct exec_counter *counters;
-    uint32_t ncounters;
+    uint32_t ncounters, found; /* found: the one that was asked for last */
     uint32_t *sent; /* by node rank and slot: signals sent on the node */
     struct exec_remote {
         int peer;
@@ -79,10 +79,26 @@ struct wr_exec {
     uint32_t lanes_left;
     bool running, broken;
     weir_status status;
-    struct wr_region *source_region; /* of IN or OUT for this execution, where the transport insists */
+    struct wr_region *user_region[2]; /* of IN and OUT in this execution, where the transport insists on one for puts */
+    struct wr_transport *user_region_of;
 };
 
 /* The completion of a put or of a signal between nodes. */
 void wr_exec_put_done(struct wr_op *op, weir_status status);
+
+/* exec_create.c: makes steps and places from the program; `cards` is NULL when no buffers of peers are mapped. */
+struct wr_exec_card {
+    uint64_t in_offset, out_offset;
+    uint32_t slots;
+};
+weir_status wr_exec_resolve_steps(struct wr_exec *x, const struct wr_exec_card *cards, weir_error *err);
+
+/*
+ * exec_region.c: the registration of a put's source, when the transport insists on one; IN and OUT are registered as a whole
+ * when the first put needs it, and until the execution ends.
+ */
+weir_status wr_exec_source_region(struct wr_exec *x, struct wr_transport *t, const struct exec_place *place, void *source,
+                                  uint64_t bytes, struct wr_region **region, weir_error *err);
+void wr_exec_drop_regions(struct wr_exec *x);
 
 #endif

@@ -111,6 +111,12 @@ struct wr_plan_topo {
     const int *const *group_of;
 };
 
+/* What one rank knows of an all-to-all with unequal counts: elements to and from each rank, and where they are. */
+struct wr_plan_pairs {
+    const uint64_t *to, *to_at;     /* in IN */
+    const uint64_t *from, *from_at; /* in OUT */
+};
+
 /* What is asked for. */
 struct wr_plan_spec {
     enum wr_collective coll;
@@ -119,6 +125,9 @@ struct wr_plan_spec {
     uint64_t count;         /* elements, as the call has them: see wr_plan_share() */
     const uint64_t *counts; /* v-forms: by rank; NULL otherwise. alltoallv: by (sender * nranks + receiver) */
     const uint64_t *offsets; /* with counts (but alltoallv's): nranks + 1 sums, offsets[r] = counts[0] + .. + counts[r - 1] */
+    const struct wr_plan_pairs *pairs; /* alltoallv: instead of counts, for the rank whose program is built */
+    bool local; /* gatherv, scatterv, alltoallv: the counts may be right only as far as they concern the rank whose program is
+                   built (offsets may be any, then), so that memory must not depend on them */
     bool reduces;           /* elements are combined (else they are moved) */
     bool in_place;
     bool in_mapped, out_mapped; /* peers on the node may load IN / store and load OUT */

@@ -157,10 +157,22 @@ uint64_t wr_plan_total(const struct wr_plan_spec *spec)
     return wr_plan_share_offset(spec, spec->topo->nranks);
 }
 
+/* The end of the last part. */
+static uint64_t pairs_end(const uint64_t *len, const uint64_t *at, int n)
+{
+    uint64_t end = 0;
+    for (int p = 0; p < n; p++)
+        end = WR_MAX(end, len[p] ? at[p] + len[p] : 0);
+    return end;
+}
+
 static uint64_t alltoall_sum(const struct wr_plan_spec *spec, int rank, bool sent)
 {
     int n = spec->topo->nranks;
     uint64_t sum = 0;
+    if (spec->pairs)
+        return sent ? pairs_end(spec->pairs->to, spec->pairs->to_at, n)
+                    : pairs_end(spec->pairs->from, spec->pairs->from_at, n);
     if (!spec->counts)
         return spec->count * (uint64_t)n;
     for (int p = 0; p < n; p++)

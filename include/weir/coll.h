@@ -112,6 +112,117 @@ weir_status weir_ibcast(weir_comm *comm, void *buffer, uint64_t count, weir_type
 weir_status weir_bcast_init(weir_comm *comm, void *buffer, uint64_t count, weir_type type, int root, weir_request **request);
 
 /** @} */
+/** @name Reduce: out[i] = in_0[i] op in_1[i] op ... on the root. */
+/** @{ */
+
+/**
+ * Reduce. `in` has count elements at every rank, `out` at the root only (elsewhere it is not used and may be NULL). `root`,
+ * `count`, `type` and `op` must agree. In place, which is each rank's own choice: out holds the input.
+ * Otherwise as weir_allreduce().
+ */
+weir_status weir_reduce(weir_comm *comm, const void *in, void *out, uint64_t count, weir_type type, weir_op op,
+                        int root);
+
+/** Starts what weir_reduce() does. */
+weir_status weir_ireduce(weir_comm *comm, const void *in, void *out, uint64_t count, weir_type type, weir_op op,
+                         int root, weir_request **request);
+
+/** A persistent weir_reduce(). */
+weir_status weir_reduce_init(weir_comm *comm, const void *in, void *out, uint64_t count, weir_type type, weir_op op,
+                             int root, weir_request **request);
+
+/** @} */
+/** @name Gather: the root gets the inputs of all, in rank order. */
+/** @{ */
+
+/**
+ * Gather. `in` has count elements at every rank, `out` size * count at the root (elsewhere it is not used and may be NULL).
+ * `root`, `count` and `type` must agree. In place, at the root: its own input stands at its place in out.
+ * Otherwise as weir_allreduce().
+ */
+weir_status weir_gather(weir_comm *comm, const void *in, void *out, uint64_t count, weir_type type, int root);
+
+/** Starts what weir_gather() does. */
+weir_status weir_igather(weir_comm *comm, const void *in, void *out, uint64_t count, weir_type type, int root,
+                         weir_request **request);
+
+/** A persistent weir_gather(). */
+weir_status weir_gather_init(weir_comm *comm, const void *in, void *out, uint64_t count, weir_type type, int root,
+                             weir_request **request);
+
+/** @} */
+/** @name Scatter: rank r gets elements r * count .. (r + 1) * count - 1 of the root's input. */
+/** @{ */
+
+/**
+ * Scatter. `in` has size * count elements at the root (elsewhere it is not used and may be NULL), `out` count at every rank.
+ * `root`, `count` and `type` must agree. In place, at the root: out holds the whole input, and the root's own part stays where
+ * it is in it. Otherwise as weir_allreduce().
+ */
+weir_status weir_scatter(weir_comm *comm, const void *in, void *out, uint64_t count, weir_type type, int root);
+
+/** Starts what weir_scatter() does. */
+weir_status weir_iscatter(weir_comm *comm, const void *in, void *out, uint64_t count, weir_type type, int root,
+                          weir_request **request);
+
+/** A persistent weir_scatter(). */
+weir_status weir_scatter_init(weir_comm *comm, const void *in, void *out, uint64_t count, weir_type type, int root,
+                              weir_request **request);
+
+/** @} */
+/** @name All-to-all: rank r gets the r-th part of every rank's input, in rank order. */
+/** @{ */
+
+/**
+ * All-to-all. `in` and `out` have size * count elements; `count` and `type` must agree. Not in place.
+ * Otherwise as weir_allreduce().
+ */
+weir_status weir_alltoall(weir_comm *comm, const void *in, void *out, uint64_t count, weir_type type);
+
+/** Starts what weir_alltoall() does. */
+weir_status weir_ialltoall(weir_comm *comm, const void *in, void *out, uint64_t count, weir_type type,
+                           weir_request **request);
+
+/** A persistent weir_alltoall(). */
+weir_status weir_alltoall_init(weir_comm *comm, const void *in, void *out, uint64_t count, weir_type type,
+                               weir_request **request);
+
+/** @} */
+/** @name Scan: out[i] of rank r is in_0[i] op in_1[i] op ... in_r[i]. */
+/** @{ */
+
+/**
+ * Inclusive scan. `in` and `out` have count elements; `count`, `type` and `op` must agree. The average is that of ranks 0 .. r.
+ * In place: out holds the input. Otherwise as weir_allreduce().
+ */
+weir_status weir_scan(weir_comm *comm, const void *in, void *out, uint64_t count, weir_type type, weir_op op);
+
+/** Starts what weir_scan() does. */
+weir_status weir_iscan(weir_comm *comm, const void *in, void *out, uint64_t count, weir_type type, weir_op op,
+                       weir_request **request);
+
+/** A persistent weir_scan(). */
+weir_status weir_scan_init(weir_comm *comm, const void *in, void *out, uint64_t count, weir_type type, weir_op op,
+                           weir_request **request);
+
+/** @} */
+/** @name Exclusive scan: out[i] of rank r is in_0[i] op in_1[i] op ... in_(r-1)[i]. */
+/** @{ */
+
+/**
+ * Exclusive scan. As weir_scan() without the rank's own input; `out` of rank 0 is left as it is.
+ */
+weir_status weir_exscan(weir_comm *comm, const void *in, void *out, uint64_t count, weir_type type, weir_op op);
+
+/** Starts what weir_exscan() does. */
+weir_status weir_iexscan(weir_comm *comm, const void *in, void *out, uint64_t count, weir_type type, weir_op op,
+                         weir_request **request);
+
+/** A persistent weir_exscan(). */
+weir_status weir_exscan_init(weir_comm *comm, const void *in, void *out, uint64_t count, weir_type type, weir_op op,
+                             weir_request **request);
+
+/** @} */
 /** @name Barrier: returns when all ranks have come. */
 /** @{ */
 

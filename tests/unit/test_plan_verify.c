@@ -122,6 +122,65 @@ static void reproducible_results_do_not_depend_on_the_machine(void **unused)
     }
 }
 
+/* Builds a rank's program from what that rank alone knows of the counts. */
+static void build_local(const struct wr_plan_spec *all, int rank, struct wr_program *p)
+{
+    uint64_t to[16], to_at[16], from[16], from_at[16], none[17] = {0}, own[16] = {0};
+    int n = all->topo->nranks;
+    struct wr_plan_pairs pairs = {to, to_at, from, from_at};
+    struct wr_plan_spec s = *all;
+    weir_error err;
+    s.local = true;
+    if (all->coll == WR_COLL_ALLTOALL) {
+        for (int q = 0; q < n; q++) {
+            to[q] = all->counts[rank * n + q];
+            from[q] = all->counts[q * n + rank];
+            to_at[q] = q ? to_at[q - 1] + to[q - 1] : 0;
+            from_at[q] = q ? from_at[q - 1] + from[q - 1] : 0;
+        }
+        s.pairs = &pairs;
+        s.counts = NULL;
+    } else if (rank != s.root) {
+        own[rank] = all->counts[rank];
+        s.counts = own;
+        s.offsets = none;
+    }
+    const struct wr_algorithm *a = wr_algorithm_find(s.coll, "pairwise");
+    assert_ok(a->build(&s, rank, p, &err), &err);
+}
+
+/* Programs of which each was built with the counts that its rank knows are a valid plan for the counts of all. */
+static void local_counts_are_enough(void **unused)
+{
+    (void)unused;
+    static const enum wr_collective colls[] = {WR_COLL_GATHER, WR_COLL_SCATTER, WR_COLL_ALLTOALL};
+    uint64_t state = 5;
+    for (int k = 0; k < 60; k++) {
+        uint64_t counts[16 * 16], offsets[16 * 16 + 1];
+        struct wr_program programs[16];
+        struct plan_world w;
+        weir_error err;
+        plan_world_random(&w, &state, 7, 1 + (int)plan_random(&state, 4));
+        int n = w.topo.nranks;
+        bool all = k % 3 == 2;
+        plan_counts(&state, all ? n * n : n, 30, counts, offsets);
+        struct wr_plan_spec s = {.coll = colls[k % 3],
+                                 .topo = &w.topo,
+                                 .root = all ? 0 : (int)plan_random(&state, (unsigned)n),
+                                 .counts = counts,
+                                 .offsets = all ? NULL : offsets,
+                                 .chunk = 4,
+                                 .elem_size = 1,
+                                 .partial_size = 1};
+        for (int r = 0; r < n; r++)
+            build_local(&s, r, &programs[r]);
+        assert_ok(wr_verify_programs(&s, programs, NULL, &err), &err);
+        for (int r = 0; r < n; r++)
+            wr_program_free(&programs[r]);
+        plan_world_free(&w);
+    }
+}
+
 /* For every machine and every way of asking there is an algorithm. */
 static void every_call_is_served(void **unused)
 {
@@ -154,6 +213,7 @@ int main(void)
         cmocka_unit_test(all_algorithms_on_one_node),
         cmocka_unit_test(all_algorithms_on_random_machines),
         cmocka_unit_test(reproducible_results_do_not_depend_on_the_machine),
+        cmocka_unit_test(local_counts_are_enough),
         cmocka_unit_test(every_call_is_served),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
