@@ -233,53 +233,40 @@ static weir_status operate(struct fault *f, const struct record *model, weir_err
     return status;
 }
 
+static weir_status transfer(struct wr_transport *t, enum fault_op kind, int peer, const void *local, struct wr_region *region,
+                            uint64_t len, struct wr_rkey *rkey, uint64_t offset, uint32_t slot, unsigned flags,
+                            struct wr_op *op, weir_error *err)
+{
+    struct record model = {.kind = kind,
+                           .user = op,
+                           .peer = peer,
+                           .local = (void *)(uintptr_t)local,
+                           .region = region,
+                           .len = len,
+                           .rkey = rkey,
+                           .offset = offset,
+                           .slot = slot,
+                           .flags = flags};
+    return operate(fault_of(t), &model, err);
+}
+
 static weir_status fault_put(struct wr_transport *t, int peer, const void *src, struct wr_region *region, uint64_t len,
                              struct wr_rkey *rkey, uint64_t offset, unsigned flags, struct wr_op *op, weir_error *err)
 {
-    return operate(fault_of(t),
-                   &(struct record){.kind = FAULT_PUT,
-                                    .user = op,
-                                    .peer = peer,
-                                    .local = (void *)(uintptr_t)src,
-                                    .region = region,
-                                    .len = len,
-                                    .rkey = rkey,
-                                    .offset = offset,
-                                    .flags = flags},
-                   err);
+    return transfer(t, FAULT_PUT, peer, src, region, len, rkey, offset, 0, flags, op, err);
 }
 
 static weir_status fault_put_signal(struct wr_transport *t, int peer, const void *src, struct wr_region *region,
                                     uint64_t len, struct wr_rkey *rkey, uint64_t offset, uint32_t slot, unsigned flags,
                                     struct wr_op *op, weir_error *err)
 {
-    return operate(fault_of(t),
-                   &(struct record){.kind = FAULT_SIGNAL,
-                                    .user = op,
-                                    .peer = peer,
-                                    .local = (void *)(uintptr_t)src,
-                                    .region = region,
-                                    .len = len,
-                                    .rkey = rkey,
-                                    .offset = offset,
-                                    .slot = slot,
-                                    .flags = flags},
-                   err);
+    return transfer(t, FAULT_SIGNAL, peer, src, region, len, rkey, offset, slot, flags, op, err);
 }
 
 static weir_status fault_get(struct wr_transport *t, int peer, void *dst, struct wr_region *region, uint64_t len,
                              struct wr_rkey *rkey, uint64_t offset, struct wr_op *op, weir_error *err)
 {
-    return operate(fault_of(t),
-                   &(struct record){.kind = FAULT_GET,
-                                    .user = op,
-                                    .peer = peer,
-                                    .local = dst,
-                                    .region = region,
-                                    .len = len,
-                                    .rkey = rkey,
-                                    .offset = offset},
-                   err);
+    return transfer(t, FAULT_GET, peer, dst, region, len, rkey, offset, 0, 0, op, err);
 }
 
 static weir_status fault_am(struct wr_transport *t, int peer, unsigned id, const void *header, size_t header_len,

@@ -161,6 +161,27 @@ static weir_status wr_ofi_direct(struct wr_ofi *ofi, struct wr_ofi_peer *peer, s
     return WEIR_IN_PROGRESS;
 }
 
+/*
+ * Between the caller's memory and the target's: one post, with the signal as its immediate, where that can be, else a bulk.
+ * `fence`: the post is to carry FI_FENCE.
+ */
+static weir_status wr_ofi_transfer(struct wr_ofi *ofi, struct wr_ofi_peer *peer, const struct wr_ofi_bulk_args *a, bool fence,
+                                   struct wr_op *op, weir_error *err)
+{
+    if (wr_ofi_needs_bulk(ofi, peer, a->len) || (a->signal && !ofi->immediate))
+        return fence ? WEIR_ERR_BUSY /* one for each piece costs more than waiting once */
+                     : wr_ofi_bulk_start(ofi, peer, a, op, err);
+    struct wr_ofi_post post = {.local = a->local,
+                               .desc = wr_ofi_desc(ofi, a->region, peer->own_rail[0]),
+                               .len = a->len,
+                               .remote = a->rkey->base[0] + a->offset,
+                               .key = a->rkey->key[0],
+                               .flags = (a->signal ? FI_REMOTE_CQ_DATA : 0) | (fence ? FI_FENCE : 0),
+                               .data = a->signal ? WR_OFI_IMMEDIATE(a->slot) : 0,
+                               .write = a->write};
+    return wr_ofi_direct(ofi, peer, &post, op, err);
+}
+
 weir_status wr_ofi_put(struct wr_transport *t, int rank, const void *src, struct wr_region *region, uint64_t len,
                        struct wr_rkey *rkey, uint64_t offset, unsigned flags, struct wr_op *op, weir_error *err)
 {
@@ -175,28 +196,15 @@ weir_status wr_ofi_put(struct wr_transport *t, int rank, const void *src, struct
     bool use_flag = false;
     if ((flags & WR_OP_FENCE) && !wr_ofi_fence_ready(ofi, peer, true, &use_flag))
         return WEIR_ERR_BUSY;
-    uint64_t fi_flags = use_flag ? FI_FENCE : 0;
     if (len <= t->caps.inject)
-        return wr_ofi_put_copied(ofi, peer, src, len, rkey, offset, fi_flags, err);
-    if (wr_ofi_needs_bulk(ofi, peer, len)) {
-        if (use_flag)
-            return WEIR_ERR_BUSY; /* a fence for each piece costs more than waiting once */
-        struct wr_ofi_bulk_args args = {.local = (char *)(uintptr_t)src,
-                                        .region = region,
-                                        .len = len,
-                                        .rkey = rkey,
-                                        .offset = offset,
-                                        .write = true};
-        return wr_ofi_bulk_start(ofi, peer, &args, op, err);
-    }
-    struct wr_ofi_post post = {.local = (void *)(uintptr_t)src,
-                               .desc = wr_ofi_desc(ofi, region, peer->own_rail[0]),
-                               .len = len,
-                               .remote = rkey->base[0] + offset,
-                               .key = rkey->key[0],
-                               .flags = fi_flags,
-                               .write = true};
-    return wr_ofi_direct(ofi, peer, &post, op, err);
+        return wr_ofi_put_copied(ofi, peer, src, len, rkey, offset, use_flag ? FI_FENCE : 0, err);
+    struct wr_ofi_bulk_args args = {.local = (char *)(uintptr_t)src,
+                                    .region = region,
+                                    .len = len,
+                                    .rkey = rkey,
+                                    .offset = offset,
+                                    .write = true};
+    return wr_ofi_transfer(ofi, peer, &args, use_flag, op, err);
 }
 
 /* ---- put with signal ---- */
@@ -226,28 +234,15 @@ weir_status wr_ofi_put_signal(struct wr_transport *t, int rank, const void *src,
         return wr_ofi_send_signal(ofi, peer, slot, err);
     if (as_message)
         return wr_ofi_send_eager(ofi, peer, src, len, rkey, offset, slot, err);
-    if (!ofi->immediate || wr_ofi_needs_bulk(ofi, peer, len)) {
-        if (use_flag)
-            return WEIR_ERR_BUSY;
-        struct wr_ofi_bulk_args args = {.local = (char *)(uintptr_t)src,
-                                        .region = region,
-                                        .len = len,
-                                        .rkey = rkey,
-                                        .offset = offset,
-                                        .slot = slot,
-                                        .write = true,
-                                        .signal = true};
-        return wr_ofi_bulk_start(ofi, peer, &args, op, err);
-    }
-    struct wr_ofi_post post = {.local = (void *)(uintptr_t)src,
-                               .desc = wr_ofi_desc(ofi, region, peer->own_rail[0]),
-                               .len = len,
-                               .remote = rkey->base[0] + offset,
-                               .key = rkey->key[0],
-                               .flags = FI_REMOTE_CQ_DATA | (use_flag ? FI_FENCE : 0),
-                               .data = WR_OFI_IMMEDIATE(slot),
-                               .write = true};
-    return wr_ofi_direct(ofi, peer, &post, op, err);
+    struct wr_ofi_bulk_args args = {.local = (char *)(uintptr_t)src,
+                                    .region = region,
+                                    .len = len,
+                                    .rkey = rkey,
+                                    .offset = offset,
+                                    .slot = slot,
+                                    .write = true,
+                                    .signal = true};
+    return wr_ofi_transfer(ofi, peer, &args, use_flag, op, err);
 }
 
 /* ---- get ---- */
@@ -263,17 +258,9 @@ weir_status wr_ofi_get(struct wr_transport *t, int rank, void *dst, struct wr_re
     status = wr_ofi_check(ofi, rank, region, dst, len, rkey, offset, err);
     if (status || !len)
         return status;
-    if (wr_ofi_needs_bulk(ofi, peer, len)) {
-        struct wr_ofi_bulk_args args = {.local = dst, .region = region, .len = len, .rkey = rkey, .offset = offset};
-        return wr_ofi_bulk_start(ofi, peer, &args, op, err);
-    }
-    struct wr_ofi_post post = {.local = dst,
-                               .desc = wr_ofi_desc(ofi, region, peer->own_rail[0]),
-                               .len = len,
-                               .remote = rkey->base[0] + offset,
-                               .key = rkey->key[0]};
-    if (region || !(ofi->mr_mode & FI_MR_LOCAL))
-        return wr_ofi_direct(ofi, peer, &post, op, err);
+    struct wr_ofi_bulk_args args = {.local = dst, .region = region, .len = len, .rkey = rkey, .offset = offset};
+    if (region || !(ofi->mr_mode & FI_MR_LOCAL) || wr_ofi_needs_bulk(ofi, peer, len))
+        return wr_ofi_transfer(ofi, peer, &args, false, op, err);
     /* small, and the provider wants registered memory: by way of one of our buffers */
     void *buffer = wr_ofi_tx_get(ofi);
     struct wr_ofi_req *req = buffer ? wr_ofi_req_get(ofi, peer, 0, op) : NULL;
@@ -285,9 +272,12 @@ weir_status wr_ofi_get(struct wr_transport *t, int rank, void *dst, struct wr_re
     req->buffer = buffer;
     req->copy_to = dst;
     req->copy_len = len;
-    post.req = req;
-    post.local = buffer;
-    post.desc = wr_ofi_desc(ofi, ofi->buffers, peer->own_rail[0]);
+    struct wr_ofi_post post = {.req = req,
+                               .local = buffer,
+                               .desc = wr_ofi_desc(ofi, ofi->buffers, peer->own_rail[0]),
+                               .len = len,
+                               .remote = rkey->base[0] + offset,
+                               .key = rkey->key[0]};
     status = wr_ofi_post(ofi, peer, 0, &post, err);
     if (status)
         wr_ofi_req_put(ofi, req);
