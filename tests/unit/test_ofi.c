@@ -2,6 +2,8 @@
 /* The libfabric transport over the software providers, two and more ranks in one process. */
 #include "tests/unit/ofi_world.h"
 
+#include <poll.h>
+
 static const size_t sizes[] = {1,    7,    8,    64,   129,   1000,   1024,    1025,
                                4096, 8191, 8192, 8193, 65536, 100001, 1048576, 3000001};
 enum { SPACE = 3000001 + 64 };
@@ -213,6 +215,48 @@ static void crowds(struct pair *p)
     free(o);
 }
 
+/* Sleeping until the descriptor of rank 1 tells of something; whether it did within `ms`. */
+static bool woken(struct world *w, int ms)
+{
+    struct wr_transport *t = w->rank[1];
+    struct pollfd fd = {.fd = wr_ofi_ops.wait_fd(t), .events = POLLIN};
+    int64_t deadline = wr_deadline(10000000000);
+    while (!wr_ofi_ops.arm(t)) {
+        world_progress(w);
+        assert_false(wr_deadline_passed(deadline));
+    }
+    bool woken = poll(&fd, 1, ms) > 0;
+    wr_ofi_ops.disarm(t);
+    return woken;
+}
+
+/* After all that traffic a rank to which nothing comes can sleep, and what comes wakes it. */
+static void sleeps(struct pair *p)
+{
+    struct world *w = &p->w;
+    struct world_op o;
+    weir_error err;
+    if (wr_ofi_ops.wait_fd(w->rank[1]) < 0)
+        return;
+    for (int round = 0; round < 5; round++) {
+        int wakes = 0;
+        while (woken(w, 20) && wakes < 50) {
+            world_progress(w);
+            wakes++;
+        }
+        if (wakes == 50)
+            fail_msg("round %d: the descriptor is readable though nothing comes", round);
+        uint64_t before = w->signals[1][7];
+        o = (struct world_op){.op.done = world_done};
+        weir_status status = wr_ofi_ops.put_signal(w->rank[0], 1, p->from, p->from_region, 64, p->rkey, 0, 7, 0, &o.op, &err);
+        assert_true(status == WEIR_OK || status == WEIR_IN_PROGRESS);
+        o.done = status == WEIR_OK;
+        if (!woken(w, 5000) && w->signals[1][7] == before)
+            fail_msg("round %d: what came did not wake", round);
+        world_until(w, o.done && w->signals[1][7] == before + 1);
+    }
+}
+
 static void all_of(const char *provider, const char *extra)
 {
     struct pair p;
@@ -223,6 +267,7 @@ static void all_of(const char *provider, const char *extra)
     signals(&p);
     fences(&p);
     crowds(&p);
+    sleeps(&p);
     pair_close(&p);
 }
 

@@ -6,7 +6,6 @@
 #include <errno.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/epoll.h>
 #include <sys/mman.h>
 #include <unistd.h>
 
@@ -200,26 +199,6 @@ static weir_status wr_ofi_tables_open(struct wr_ofi *ofi, weir_error *err)
     return status;
 }
 
-/* One descriptor over those of all rails. Without a descriptor on one of them there is none for all. */
-static weir_status wr_ofi_wait_open(struct wr_ofi *ofi, weir_error *err)
-{
-    for (unsigned i = 0; i < ofi->nrails; i++)
-        if (ofi->rail[i].wait_fd < 0)
-            return WEIR_OK;
-    if (ofi->nrails == 1)
-        return WEIR_OK;
-    ofi->epoll_fd = epoll_create1(EPOLL_CLOEXEC);
-    if (ofi->epoll_fd < 0)
-        return wr_error_errno(err, WEIR_ERR_SYSTEM, errno, "raise the limit of open files (ulimit -n)",
-                              "epoll_create1");
-    for (unsigned i = 0; i < ofi->nrails; i++) {
-        struct epoll_event event = {.events = EPOLLIN, .data.u32 = i};
-        if (epoll_ctl(ofi->epoll_fd, EPOLL_CTL_ADD, ofi->rail[i].wait_fd, &event))
-            return wr_error_errno(err, WEIR_ERR_SYSTEM, errno, NULL, "epoll_ctl on libfabric's descriptor");
-    }
-    return WEIR_OK;
-}
-
 static void wr_ofi_caps(struct wr_ofi *ofi)
 {
     const struct fi_info *info = ofi->rail[0].info;
@@ -256,8 +235,7 @@ static void wr_ofi_close(struct wr_transport *t)
     for (int i = 0; ofi->peers && i < t->params.size; i++)
         wr_ofi_peer_free(ofi, ofi->peers[i]);
     wr_ofi_rails_close(ofi);
-    if (ofi->epoll_fd >= 0)
-        close(ofi->epoll_fd);
+    wr_ofi_wait_close(ofi);
     wr_pool_destroy(&ofi->reqs);
     wr_pool_destroy(&ofi->bulk_pool);
     wr_pool_destroy(&ofi->flush_pool);

@@ -191,6 +191,8 @@ struct wr_ofi_rail {
     struct fid_av *av;
     struct fid_ep *ep;
     int wait_fd;
+    bool stuck;           /* wait_fd is an epoll set that stays readable, by this entry (see ofi_wait.c) */
+    uint64_t stuck_event;
     uint64_t next_key; /* where keys are ours to choose */
     uint64_t max_post; /* longest single transfer */
     size_t inject;
@@ -252,7 +254,8 @@ struct wr_ofi {
     struct wr_pool reqs, bulk_pool, flush_pool, waiter_pool;
     struct wr_list bulks;
     struct wr_list syncing;
-    int epoll_fd; /* over several rails, -1 */
+    int epoll_fd; /* over several rails or stuck ones, -1 */
+    bool stuck;   /* one of the rails is */
 };
 
 static inline struct wr_ofi *wr_ofi_of(struct wr_transport *t)
@@ -398,11 +401,15 @@ void wr_ofi_tx_put(struct wr_ofi *ofi, void *buffer);
 
 /* ---- ofi_cq.c ---- */
 int wr_ofi_progress(struct wr_transport *t);
-int wr_ofi_wait_fd(struct wr_transport *t);
-bool wr_ofi_arm(struct wr_transport *t);
-void wr_ofi_disarm(struct wr_transport *t);
 /* Whether libfabric's error (positive) says clearly that the other side is gone. */
 bool wr_ofi_says_lost(int error);
 void wr_ofi_break(struct wr_ofi *ofi, const char *what, long code);
+
+/* ---- ofi_wait.c ---- */
+weir_status wr_ofi_wait_open(struct wr_ofi *ofi, weir_error *err);
+void wr_ofi_wait_close(struct wr_ofi *ofi);
+int wr_ofi_wait_fd(struct wr_transport *t);
+bool wr_ofi_arm(struct wr_transport *t);
+void wr_ofi_disarm(struct wr_transport *t);
 
 #endif

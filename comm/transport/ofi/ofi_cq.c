@@ -4,7 +4,6 @@
 
 #include <errno.h>
 #include <string.h>
-#include <sys/epoll.h>
 
 enum { WR_OFI_ROUNDS = 8 }; /* batches of completions in one progress() */
 
@@ -185,48 +184,4 @@ int wr_ofi_progress(struct wr_transport *t)
     if (!wr_list_empty(&ofi->syncing))
         events += wr_ofi_sync_pump(ofi);
     return events;
-}
-
-/* ---- blocking ---- */
-
-int wr_ofi_wait_fd(struct wr_transport *t)
-{
-    struct wr_ofi *ofi = wr_ofi_of(t);
-    return ofi->nrails == 1 ? ofi->rail[0].wait_fd : ofi->epoll_fd;
-}
-
-/* Whether some step of ours is due that no completion will announce. */
-static bool wr_ofi_work_left(const struct wr_ofi *ofi)
-{
-    const struct wr_ofi_bulk *bulk;
-    const struct wr_ofi_peer *peer;
-    if (!wr_list_empty(&ofi->rx_idle) && ofi->rx_posted < ofi->rx_target)
-        return true;
-    wr_list_for_each (bulk, &ofi->bulks, link) {
-        if (!bulk->inflight)
-            return true;
-    }
-    wr_list_for_each (peer, &ofi->syncing, sync_link) {
-        if (!peer->round_reads && !peer->open_puts[peer->epoch ^ 1])
-            return true;
-    }
-    return false;
-}
-
-bool wr_ofi_arm(struct wr_transport *t)
-{
-    struct wr_ofi *ofi = wr_ofi_of(t);
-    if (wr_ofi_wait_fd(t) < 0 || wr_ofi_work_left(ofi))
-        return false;
-    for (unsigned i = 0; i < ofi->nrails; i++) {
-        struct fid *fid = &ofi->rail[i].cq->fid;
-        if (fi_trywait(ofi->rail[i].fabric, &fid, 1) != FI_SUCCESS)
-            return false;
-    }
-    return true;
-}
-
-void wr_ofi_disarm(struct wr_transport *t)
-{
-    (void)t; /* fi_trywait leaves nothing behind */
 }
