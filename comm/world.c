@@ -1,13 +1,16 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* The communicator of all ranks: puts together the engine and the layers on it, and takes them apart. */
+/* The communicator of all ranks: puts together the engine and the layers on it, and takes them apart; what comes for the
+ * collectives finds its communicator here. */
 #include "comm/comm.h"
 
 #include <stdlib.h>
+#include <string.h>
 
 #include "base/error.h"
 #include "comm/coll/coll.h"
-#include "comm/transport/layer.h"
 #include "comm/mem/mem.h"
+#include "comm/transport/layer.h"
+#include "comm/transport/shm/shm.h"
 
 enum { SIGNALS = 65536 };
 
@@ -21,11 +24,70 @@ static void p2p_progress(void *arg)
     wr_p2p_progress(arg);
 }
 
+/* ---- the collectives of all communicators, for the engine ---- */
+
+static void coll_progress(void *arg)
+{
+    struct wr_comms *c = arg;
+    struct weir_comm *comm, *next;
+    wr_list_for_each_safe (comm, next, &c->alive, link)
+        wr_coll_progress(comm->coll);
+}
+
+static void coll_peer_lost(void *arg, int peer)
+{
+    struct wr_comms *c = arg;
+    struct weir_comm *comm;
+    wr_list_for_each (comm, &c->alive, link)
+        if (wr_group_rank(&comm->group, peer) >= 0)
+            wr_coll_peer_lost(comm->coll, peer);
+}
+
+static void coll_on_agree(void *arg, int source, const void *data, size_t len)
+{
+    struct wr_comms *c = arg;
+    struct weir_comm *comm;
+    uint32_t id;
+    if (len < sizeof id)
+        return;
+    memcpy(&id, data, sizeof id);
+    wr_list_for_each (comm, &c->alive, link) {
+        int rank = comm->group.id == id ? wr_group_rank(&comm->group, source) : -1;
+        if (rank >= 0)
+            wr_coll_on_agree(comm->coll, rank, data, len);
+    }
+}
+
+static bool coll_has_signals(void *arg)
+{
+    struct wr_comms *c = arg;
+    struct weir_comm *comm;
+    wr_list_for_each (comm, &c->alive, link)
+        if (wr_coll_has_signals(comm->coll))
+            return true;
+    return false;
+}
+
+static void add_coll(struct wr_comms *c)
+{
+    struct wr_engine_user coll = {.arg = c,
+                                  .am = {[WR_AM_AGREE] = coll_on_agree},
+                                  .on_peer_lost = coll_peer_lost,
+                                  .progress = coll_progress};
+    wr_engine_add_user(c->engine, &coll);
+    if (wr_engine_shm(c->engine))
+        wr_shm_set_pending(wr_engine_shm(c->engine), coll_has_signals, c);
+}
+
+/* ---- opening and closing ---- */
+
 static weir_status open_comms(weir_ctx *ctx, struct wr_comms **out, weir_error *err)
 {
     struct wr_comms *c = calloc(1, sizeof *c);
     if (!c)
         return wr_error_memory(err, sizeof *c, "communicators");
+    wr_list_init(&c->alive);
+    wr_list_init(&c->stale);
     weir_status status = wr_engine_open(ctx, SIGNALS, &c->engine, err);
     if (status)
         goto free_comms;
@@ -68,17 +130,18 @@ static weir_status open_comms(weir_ctx *ctx, struct wr_comms **out, weir_error *
         .work = wr_p2p_work(c->p2p),
     };
     wr_engine_add_user(c->engine, &p2p);
-    c->world = (struct weir_comm){.ctx = ctx, .engine = c->engine, .p2p = c->p2p, .mem = c->mem, .rank = ctx->rank, .size = ctx->size, .next_mem_id = 1};
-    status = wr_coll_create(&c->world, &c->world.coll, err);
+    status = wr_comm_new(c, ctx, c->next_id++, NULL, ctx->size, &c->world, err);
     if (status)
         goto destroy_mem;
-    struct wr_engine_user coll = {.arg = c->world.coll,
-                                  .am = {[WR_AM_AGREE] = wr_coll_on_agree},
-                                  .on_peer_lost = wr_coll_peer_lost,
-                                  .progress = wr_coll_progress};
-    wr_engine_add_user(c->engine, &coll);
+    status = wr_coll_create(c->world, &c->world->coll, err);
+    if (status)
+        goto free_world;
+    wr_list_push_back(&c->alive, &c->world->link);
+    add_coll(c);
     *out = c;
     return WEIR_OK;
+free_world:
+    wr_comm_free(c->world);
 destroy_mem:
     wr_mem_state_destroy(c->mem);
 destroy_p2p:
@@ -93,12 +156,18 @@ free_comms:
 static void close_comms(weir_ctx *ctx, bool abandon)
 {
     struct wr_comms *c = ctx->comms;
+    struct weir_comm *comm, *next;
     if (!abandon)
         wr_engine_part(c->engine);
-    wr_coll_destroy(c->world.coll);
+    wr_list_for_each (comm, &c->alive, link)
+        wr_coll_destroy(comm->coll);
     wr_mem_state_destroy(c->mem); /* gives registrations back, so before the transports close */
     wr_engine_close(c->engine);
     wr_p2p_destroy(c->p2p);
+    wr_list_for_each_safe (comm, next, &c->alive, link)
+        wr_comm_free(comm);
+    wr_list_for_each_safe (comm, next, &c->stale, link)
+        wr_comm_free(comm);
     free(c);
     ctx->comms = NULL;
 }
@@ -113,7 +182,7 @@ weir_status weir_comm_world(weir_ctx *ctx, weir_comm **comm)
         status = open_comms(ctx, &ctx->comms, &err);
     if (!status) {
         ctx->comms_close = close_comms;
-        *comm = &ctx->comms->world;
+        *comm = ctx->comms->world;
     }
     pthread_mutex_unlock(&ctx->comms_lock);
     return status ? wr_ctx_fail(ctx, &err, "weir_comm_world") : WEIR_OK;

@@ -17,10 +17,11 @@ enum { PATIENCE_FIRST_NS = 500 * 1000 * 1000 }; /* until others are compared wit
 
 /* What travels: a call, and in a verdict also the one that it differs from. */
 struct agree_message {
+    uint32_t comm, unused; /* its id comes first: it says whom the message is for */
     uint64_t number;
     struct wr_coll_record mine, first;
     int32_t rank, verdict;
-    int32_t first_rank, unused;
+    int32_t first_rank, padding;
 };
 
 static bool same(const struct wr_coll_record *a, const struct wr_coll_record *b)
@@ -76,7 +77,8 @@ static void stop(struct wr_coll_state *s, const struct agree_message *m)
 void wr_coll_disagree(struct wr_coll_state *s, uint64_t number, int first, const struct wr_coll_record *first_record, int other,
                       const struct wr_coll_record *other_record)
 {
-    struct agree_message verdict = {.number = number,
+    struct agree_message verdict = {.comm = s->comm->group.id,
+                                    .number = number,
                                     .mine = *other_record,
                                     .first = *first_record,
                                     .rank = other,
@@ -111,23 +113,22 @@ void wr_coll_look_back(struct wr_coll_state *s)
         struct wr_coll_early e = s->early[r];
         if (!e.number_plus_one || e.number_plus_one > s->calls)
             continue;
-        struct agree_message m = {.number = e.number_plus_one - 1, .mine = e.record, .rank = r};
+        struct agree_message m = {.comm = s->comm->group.id, .number = e.number_plus_one - 1, .mine = e.record, .rank = r};
         s->early[r].number_plus_one = 0;
         s->nearly--;
         judge(s, &m);
     }
 }
 
-void wr_coll_on_agree(void *arg, int source, const void *data, size_t len)
+void wr_coll_on_agree(struct wr_coll_state *s, int rank, const void *data, size_t len)
 {
-    struct wr_coll_state *s = arg;
     struct agree_message m;
     if (len != sizeof m)
         return;
     memcpy(&m, data, sizeof m);
     if (m.verdict && !s->broken)
         stop(s, &m);
-    else if (!m.verdict && s->comm->rank == 0 && m.rank == source)
+    else if (!m.verdict && s->comm->rank == 0 && m.rank == rank)
         judge(s, &m);
 }
 
@@ -136,11 +137,11 @@ static void send_verdict(struct wr_coll_state *s)
 {
     weir_error err;
     while (s->verdict_next < s->comm->size) {
-        int peer = s->verdict_next;
-        if (peer == s->comm->rank) {
+        if (s->verdict_next == s->comm->rank) {
             s->verdict_next++;
             continue;
         }
+        int peer = wr_comm_world_rank(s->comm, s->verdict_next);
         struct wr_transport *t = wr_engine_peer(s->comm->engine, peer, &err);
         if (t && t->ops->am(t, peer, WR_AM_AGREE, s->verdict, sizeof(struct agree_message), NULL, 0, 0, &err) ==
                      WEIR_ERR_BUSY)
@@ -169,9 +170,11 @@ void wr_coll_agree_progress(struct wr_coll_state *s)
         wr_fast_look(s, now - s->since >= PATIENCE_FIRST_NS);
         return;
     }
-    struct agree_message m = {.number = s->calls - 1,
+    int first = wr_comm_world_rank(s->comm, 0);
+    struct agree_message m = {.comm = s->comm->group.id,
+                              .number = s->calls - 1,
                               .mine = s->record[(s->calls - 1) % WR_COLL_RECORDS],
                               .rank = s->comm->rank};
-    struct wr_transport *t = wr_engine_peer(s->comm->engine, 0, &err);
-    s->told = !t || t->ops->am(t, 0, WR_AM_AGREE, &m, sizeof m, NULL, 0, 0, &err) != WEIR_ERR_BUSY;
+    struct wr_transport *t = wr_engine_peer(s->comm->engine, first, &err);
+    s->told = !t || t->ops->am(t, first, WR_AM_AGREE, &m, sizeof m, NULL, 0, 0, &err) != WEIR_ERR_BUSY;
 }

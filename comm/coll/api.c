@@ -27,6 +27,9 @@ static bool has_elements(const struct wr_coll_call *call)
 
 static weir_status check(const weir_comm *comm, const struct wr_coll_call *call, weir_error *err)
 {
+    weir_status status = wr_comm_check_alive(comm, err);
+    if (status)
+        return status;
     if (!weir_type_size(call->type))
         return wr_error_set(err, WEIR_ERR_INVALID, NULL, "there is no type %d", (int)call->type);
     if (wr_coll_combines(call->coll) && !wr_kernel_exists(call->type, call->op))
@@ -42,7 +45,7 @@ static weir_status check(const weir_comm *comm, const struct wr_coll_call *call,
         return wr_error_set(err, WEIR_ERR_INVALID, NULL, "the input buffer is NULL");
     if (call->count > UINT64_MAX / 16 / (uint64_t)comm->size)
         return wr_error_set(err, WEIR_ERR_INVALID, NULL, "%llu elements are too many", (unsigned long long)call->count);
-    weir_status status = wr_comm_check_rank(comm, "root", call->root, err);
+    status = wr_comm_check_rank(comm, "root", call->root, err);
     return status || !call->vector ? status : wr_coll_check_numbers(comm, call, err);
 }
 
@@ -56,6 +59,8 @@ static weir_status make(weir_comm *comm, const struct wr_coll_call *call, enum w
     bool persistent = form == WR_COLL_PERSISTENT;
     if (s->broken)
         return wr_engine_stop_error(comm->engine, err);
+    if (wr_comm_lost(comm) >= 0)
+        return wr_engine_lost_error(comm->engine, &comm->group, -1, err);
     if (WR_UNLIKELY(!s->opened)) {
         if ((status = wr_fast_open(s, err)))
             return status;
@@ -91,7 +96,7 @@ weir_status wr_coll_perform(weir_comm *comm, const struct wr_coll_call *call, en
         wr_engine_unlock(comm->engine);
     }
     if (status)
-        return wr_ctx_fail(comm->ctx, &err, call->operation);
+        return wr_comm_fail(comm, &err, call->operation);
     if (request)
         *request = started;
     return WEIR_OK;
@@ -118,7 +123,7 @@ weir_status weir_start(weir_request *request)
     else
         wr_coll_request_start(r);
     wr_engine_unlock(e);
-    return status ? wr_ctx_fail(request->ctx, &err, "weir_start") : WEIR_OK;
+    return status ? wr_comm_fail(r->state->comm, &err, "weir_start") : WEIR_OK;
 }
 
 weir_status weir_request_free(weir_request **request)
@@ -130,7 +135,7 @@ weir_status weir_request_free(weir_request **request)
         return WEIR_OK;
     if (!r)
         return WEIR_ERR_INVALID;
-    weir_ctx *ctx = r->request.ctx;
+    const weir_comm *comm = r->state->comm;
     struct wr_engine *e = r->request.engine;
     wr_engine_lock(e);
     if (!r->request.complete) {
@@ -141,5 +146,5 @@ weir_status weir_request_free(weir_request **request)
         *request = NULL;
     }
     wr_engine_unlock(e);
-    return status ? wr_ctx_fail(ctx, &err, "weir_request_free") : WEIR_OK;
+    return status ? wr_comm_fail(comm, &err, "weir_request_free") : WEIR_OK;
 }

@@ -7,12 +7,10 @@
 
 #include "base/copy.h"
 #include "base/error.h"
-#include "comm/transport/shm/shm.h"
 
 static weir_status make_topo(struct wr_coll_state *s, weir_error *err)
 {
-    const weir_ctx *ctx = s->comm->ctx;
-    int n = s->comm->size, nodes = ctx->nnodes;
+    int n = s->comm->size, nodes = s->comm->nnodes;
     s->node_of = malloc((size_t)n * sizeof *s->node_of);
     s->local_rank = malloc((size_t)n * sizeof *s->local_rank);
     s->node_rank_store = malloc((size_t)n * sizeof *s->node_rank_store);
@@ -21,7 +19,7 @@ static weir_status make_topo(struct wr_coll_state *s, weir_error *err)
     if (!s->node_of || !s->local_rank || !s->node_rank_store || !s->node_size || !s->node_ranks)
         return wr_error_memory(err, (size_t)n * 3 * sizeof *s->node_of, "the ranks' nodes");
     for (int r = 0; r < n; r++) {
-        s->node_of[r] = ctx->node_of[r];
+        s->node_of[r] = s->comm->node_of[r];
         s->local_rank[r] = s->node_size[s->node_of[r]]++;
     }
     for (int node = 0, at = 0; node < nodes; at += s->node_size[node++])
@@ -37,10 +35,8 @@ static weir_status make_topo(struct wr_coll_state *s, weir_error *err)
     return WEIR_OK;
 }
 
-/* Whether a plan could go on although no transport has anything: its signals on the node are plain stores. */
-static bool has_signals(void *arg)
+bool wr_coll_has_signals(const struct wr_coll_state *s)
 {
-    struct wr_coll_state *s = arg;
     struct wr_coll_request *r;
     wr_list_for_each (r, &s->active, link)
         if (wr_exec_can_move(r->exec))
@@ -65,8 +61,6 @@ weir_status wr_coll_create(weir_comm *comm, struct wr_coll_state **state, weir_e
         wr_coll_destroy(s);
         return status;
     }
-    if (wr_engine_shm(comm->engine))
-        wr_shm_set_pending(wr_engine_shm(comm->engine), has_signals, s);
     *state = s;
     return WEIR_OK;
 }
@@ -109,9 +103,8 @@ static void complete(struct wr_coll_request *r)
     wr_request_complete(&r->request, status);
 }
 
-void wr_coll_progress(void *arg)
+void wr_coll_progress(struct wr_coll_state *s)
 {
-    struct wr_coll_state *s = arg;
     struct wr_coll_request *r, *next;
     wr_coll_agree_progress(s);
     if (s->fast)
@@ -125,9 +118,8 @@ void wr_coll_progress(void *arg)
     }
 }
 
-void wr_coll_peer_lost(void *arg, int peer)
+void wr_coll_peer_lost(struct wr_coll_state *s, int peer)
 {
-    struct wr_coll_state *s = arg;
     struct wr_coll_request *r;
     wr_coll_break_plans(s);
     wr_fast_break(s->fast, WEIR_ERR_PEER_LOST, peer);
@@ -145,6 +137,11 @@ static void release(struct weir_request *request)
     wr_pool_put(&r->state->requests, r);
 }
 
+unsigned wr_coll_in_use(const struct wr_coll_state *s)
+{
+    return (unsigned)s->requests.in_use;
+}
+
 weir_status wr_coll_request_new(struct wr_coll_state *s, const struct wr_coll_call *call,
                                 struct wr_coll_instance *instance, bool persistent, struct wr_coll_request **request,
                                 weir_error *err)
@@ -153,7 +150,7 @@ weir_status wr_coll_request_new(struct wr_coll_state *s, const struct wr_coll_ca
     if (!r)
         return wr_error_memory(err, sizeof *r, "a request");
     memset(r, 0, sizeof *r);
-    wr_request_init(&r->request, s->comm->ctx, s->comm->engine, -1, call->operation, release);
+    wr_request_init(&r->request, s->comm->ctx, s->comm->engine, &s->comm->group, -1, call->operation, release);
     wr_list_init(&r->link);
     r->state = s;
     r->instance = instance;

@@ -91,11 +91,14 @@ void wr_coll_agree_progress(struct wr_coll_state *state);
 void wr_coll_disagree(struct wr_coll_state *state, uint64_t number, int first, const struct wr_coll_record *first_record, int other,
                       const struct wr_coll_record *other_record);
 void wr_coll_look_back(struct wr_coll_state *state);
-void wr_coll_on_agree(void *state, int source, const void *data, size_t len);
+/* A message of agreement has come from a rank; the first thing in it is the id of its communicator. */
+void wr_coll_on_agree(struct wr_coll_state *state, int rank, const void *data, size_t len);
 
-/* For the engine. */
-void wr_coll_progress(void *state);
-void wr_coll_peer_lost(void *state, int peer);
+void wr_coll_progress(struct wr_coll_state *state);
+/* A member (its world rank) is lost. */
+void wr_coll_peer_lost(struct wr_coll_state *state, int peer);
+/* Whether a plan could go on although no transport has anything: its signals on the node are plain stores. */
+bool wr_coll_has_signals(const struct wr_coll_state *state);
 
 /* A plan that serves one call at a time. */
 struct wr_coll_instance {
@@ -116,6 +119,8 @@ weir_status wr_coll_request_new(struct wr_coll_state *state, const struct wr_col
                                 struct wr_coll_instance *instance, bool persistent, struct wr_coll_request **request,
                                 weir_error *err);
 void wr_coll_request_start(struct wr_coll_request *request);
+/* Requests that the user holds. */
+unsigned wr_coll_in_use(const struct wr_coll_state *state);
 
 /* ---- numbers.c: the counts of v-forms ---- */
 
@@ -142,8 +147,12 @@ weir_status wr_coll_plan_get(struct wr_coll_state *state, const struct wr_coll_c
 /* Ends the plan of a persistent request; collective. NULL is allowed. */
 weir_status wr_coll_instance_free(struct wr_coll_instance *instance, weir_error *err);
 
-/* Frees the kept plans without a word to the other ranks. */
+/* Frees the kept plans without a word to the other ranks; their memory goes with the memory layer. */
 void wr_coll_forget_plans(struct wr_coll_state *state);
+/* Frees them with their memory, collectively; waits for those that run. */
+weir_status wr_coll_drop_plans(struct wr_coll_state *state, weir_error *err);
+/* The same without a word to the other ranks, of whom one is lost. */
+void wr_coll_abandon_plans(struct wr_coll_state *state);
 /* A rank is lost: no kept plan can be used again. */
 void wr_coll_break_plans(struct wr_coll_state *state);
 
@@ -201,7 +210,7 @@ struct wr_coll_state {
     int nearly;
     bool verdict_pending;
     int verdict_next;
-    unsigned char verdict[160];
+    unsigned char verdict[176];
     struct wr_pool requests;
 };
 

@@ -112,21 +112,20 @@ bool wr_fast_serves(const struct wr_fast *f, const struct wr_coll_call *call)
 struct direct {
     struct wr_fast *f;
     struct wr_fast_call call;
-    bool done;
 };
 
 static bool direct_ended(void *arg)
 {
     struct direct *d = arg;
-    if (!d->done && wr_list_empty(&d->f->queue))
-        d->done = advance(d->f, &d->call);
-    return d->done || d->f->broken;
+    if (!d->call.done && wr_list_empty(&d->f->queue))
+        d->call.done = advance(d->f, &d->call);
+    return d->call.done || d->f->broken;
 }
 
 static weir_status broken_error(const struct wr_fast *f, weir_error *err)
 {
     struct wr_engine *e = f->state->comm->engine;
-    return f->lost >= 0 ? wr_engine_lost_error(e, f->lost, err) : wr_engine_stop_error(e, err);
+    return f->lost >= 0 ? wr_engine_lost_error(e, &f->state->comm->group, f->lost, err) : wr_engine_stop_error(e, err);
 }
 
 weir_status wr_fast_run(struct wr_coll_state *s, const struct wr_coll_call *call, weir_error *err)
@@ -146,7 +145,7 @@ weir_status wr_fast_run(struct wr_coll_state *s, const struct wr_coll_call *call
     if (status)
         return status;
 ended:
-    return d.done ? WEIR_OK : broken_error(f, err);
+    return d.call.done ? WEIR_OK : broken_error(f, err);
 }
 
 /* ---- started calls ---- */
@@ -160,6 +159,10 @@ void wr_fast_progress(struct wr_fast *f)
         wr_list_remove(&r->link);
         r->request.peer = f->lost;
         wr_request_complete(&r->request, f->broken);
+    }
+    if (f->direct && !f->direct->done && !f->broken && advance(f, f->direct)) {
+        f->direct->done = true;
+        f->state->comm->engine->completed++; /* its thread may sleep behind this one */
     }
 }
 
@@ -192,7 +195,7 @@ bool wr_fast_can_move(struct wr_fast *f)
 {
     if (!wr_list_empty(&f->queue))
         return f->broken || can_advance(f, &wr_list_first(&f->queue, struct wr_coll_request, link)->fast);
-    return f->direct && (f->broken || can_advance(f, f->direct));
+    return f->direct && (f->broken || f->direct->done || can_advance(f, f->direct));
 }
 
 void wr_fast_break(struct wr_fast *f, weir_status status, int peer)

@@ -33,11 +33,13 @@ struct wr_fast_call {
     uint64_t word;     /* what it writes and what it waits for; once it is posted */
     uint32_t hash, seq;
     int from, left;    /* ranks that it still waits for: `left` from this one on, around the circle */
-    bool all, posted;
+    bool all, posted, done;
 };
 
 /* Collective, in the first call on a communicator: state->fast, NULL where the ranks do not share a node. */
 weir_status wr_fast_open(struct wr_coll_state *state, weir_error *err);
+/* Its end, collective, or without a word to the others when one of them is lost: state->fast is NULL then. */
+weir_status wr_fast_close(struct wr_coll_state *state, weir_error *err);
 /* Its end without a word to the others; its memory goes with the memory layer. NULL is allowed. */
 void wr_fast_forget(struct wr_fast *f);
 
@@ -50,7 +52,7 @@ weir_status wr_fast_run(struct wr_coll_state *state, const struct wr_coll_call *
 void wr_fast_start(struct wr_coll_request *request);
 /* Polls for a request for a moment: its caller waits for nothing else. */
 void wr_fast_hurry(struct weir_request *request);
-/* Moves what was started. */
+/* Moves what was started, and the blocking call of a thread that may sleep. */
 void wr_fast_progress(struct wr_fast *f);
 /* Whether something could move: asked before sleeping. */
 bool wr_fast_can_move(struct wr_fast *f);

@@ -33,9 +33,9 @@ static weir_status find_mate(struct wr_fast *f, int rank, weir_error *err)
     weir_comm *comm = f->state->comm;
     struct wr_fast_mate *mate = &f->mate[rank];
     bool fence = false;
-    mate->rank = rank;
+    mate->rank = wr_comm_world_rank(comm, rank);
     mate->part = rank == comm->rank ? f->mem->addr : wr_mem_peer_address(f->mem, rank);
-    if (rank != comm->rank && !wr_engine_peer(comm->engine, mate->rank, err)) /* from now on its end is noticed */
+    if (rank != comm->rank && !wr_engine_member(comm->engine, &comm->group, rank, err)) /* from now on its end is noticed */
         return err->status;
     mate->sleeping = wr_shm_sleeper(f->shm, mate->rank, &fence);
     f->fence |= fence;
@@ -95,6 +95,20 @@ weir_status wr_fast_open(struct wr_coll_state *s, weir_error *err)
     for (int r = 0; r < comm->size && !status; r++)
         able &= cards[r].able;
     return status || !able ? status : make(s, cards[0].served, err);
+}
+
+weir_status wr_fast_close(struct wr_coll_state *s, weir_error *err)
+{
+    struct wr_fast *f = s->fast;
+    weir_status status = WEIR_OK;
+    if (f && wr_comm_lost(s->comm) >= 0)
+        wr_mem_abandon(f->mem);
+    else if (f)
+        status = wr_mem_free(f->mem, err);
+    s->fast = NULL;
+    s->opened = false;
+    free(f);
+    return status;
 }
 
 void wr_fast_forget(struct wr_fast *f)

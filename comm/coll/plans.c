@@ -112,12 +112,12 @@ static uint64_t divisor(const weir_comm *comm, const struct wr_coll_call *call)
     return (uint64_t)(call->coll == WR_COLL_EXSCAN ? comm->rank : comm->size);
 }
 
-/* The memory handle of a buffer, and where the buffer begins in it. */
+/* The memory handle of a buffer, which may be of another communicator, and where the buffer begins in it. */
 static struct weir_mem *handle_of(struct wr_coll_state *state, const void *buffer, uint64_t bytes, int64_t *number,
                                   uint64_t *offset)
 {
     struct weir_mem *mem = bytes ? wr_mem_containing(state->comm->mem, buffer, bytes, offset) : NULL;
-    *number = mem && mem->segment && !mem->node_shared ? (int64_t)mem->id : -1;
+    *number = mem && mem->segment && !mem->node_shared ? (int64_t)wr_mem_number(mem) : -1;
     return mem;
 }
 
@@ -366,6 +366,25 @@ weir_status wr_coll_plan_get(struct wr_coll_state *state, const struct wr_coll_c
     if (!status)
         *instance = i;
     return status;
+}
+
+weir_status wr_coll_drop_plans(struct wr_coll_state *state, weir_error *err)
+{
+    weir_status status = WEIR_OK;
+    while (!status && !wr_list_empty(&state->plans))
+        status = let_go(state, wr_list_first(&state->plans, struct wr_coll_plan, link), err);
+    return status;
+}
+
+void wr_coll_abandon_plans(struct wr_coll_state *state)
+{
+    struct wr_coll_plan *plan;
+    wr_list_for_each (plan, &state->plans, link)
+        for (int i = 0; i < INSTANCES; i++) {
+            wr_exec_abandon(plan->instance[i].exec);
+            plan->instance[i].exec = NULL;
+        }
+    wr_coll_forget_plans(state);
 }
 
 void wr_coll_forget_plans(struct wr_coll_state *state)

@@ -69,13 +69,28 @@ static void tell_losses(struct wr_engine *e)
     }
 }
 
-weir_status wr_engine_lost_error(const struct wr_engine *e, int peer, weir_error *err)
+int wr_engine_lost_member(const struct wr_engine *e, const struct wr_group *group)
 {
-    const struct wr_engine_loss *loss = e->loss[peer];
+    if (!e->nlost)
+        return -1;
+    if (!group || wr_group_rank(group, e->first_lost) >= 0)
+        return e->first_lost;
+    for (int r = 0; r < group->size; r++)
+        if (e->lost[wr_group_world(group, r)])
+            return wr_group_world(group, r);
+    return -1;
+}
+
+weir_status wr_engine_lost_error(const struct wr_engine *e, const struct wr_group *group, int peer, weir_error *err)
+{
+    if (peer < 0)
+        peer = wr_engine_lost_member(e, group);
+    const struct wr_engine_loss *loss = peer < 0 ? NULL : e->loss[peer];
     const char *reason = loss ? loss->reason : "";
-    wr_error_set(err, WEIR_ERR_PEER_LOST, "look at that rank's output for why it ended", "rank %d was lost%s%s", peer,
-                 *reason ? ": " : "", reason);
-    wr_error_at(err, peer, loss && loss->host[0] ? loss->host : NULL);
+    int member = group && peer >= 0 ? wr_group_rank(group, peer) : peer;
+    wr_error_set(err, WEIR_ERR_PEER_LOST, "look at that rank's output for why it ended", "rank %d%s was lost%s%s",
+                 member < 0 ? peer : member, member < 0 ? " of the job" : "", *reason ? ": " : "", reason);
+    wr_error_at(err, member < 0 ? peer : member, loss && loss->host[0] ? loss->host : NULL);
     return WEIR_ERR_PEER_LOST;
 }
 
@@ -139,12 +154,12 @@ struct wr_transport *wr_engine_peer(struct wr_engine *e, int peer, weir_error *e
     if (WR_LIKELY(wr_engine_ready(e, peer)))
         return wr_engine_route(e, peer);
     if (e->lost[peer]) {
-        wr_engine_lost_error(e, peer, err);
+        wr_engine_lost_error(e, NULL, peer, err);
         return NULL;
     }
     if (e->route[peer] == WR_NO_ROUTE) {
         wr_error_set(err, WEIR_ERR_TRANSPORT, "set WEIR_TRANSPORT=auto, or start all ranks on one node",
-                     "no transport that is open reaches rank %d on node %d", peer, e->ctx->node_of[peer]);
+                     "no transport that is open reaches rank %d of the job, on node %d", peer, e->ctx->node_of[peer]);
         return NULL;
     }
     struct wr_transport *t = wr_engine_route(e, peer);
@@ -158,12 +173,26 @@ struct wr_transport *wr_engine_peer(struct wr_engine *e, int peer, weir_error *e
     return t;
 }
 
+struct wr_transport *wr_engine_member(struct wr_engine *e, const struct wr_group *group, int rank, weir_error *err)
+{
+    int peer = wr_group_world(group, rank);
+    if (WR_LIKELY(wr_engine_ready(e, peer)))
+        return wr_engine_route(e, peer);
+    struct wr_transport *t = wr_engine_peer(e, peer, err);
+    if (!t && e->lost[peer])
+        wr_engine_lost_error(e, group, peer, err);
+    else if (!t)
+        err->rank = rank;
+    return t;
+}
+
 /* ---- progress and waiting ---- */
 
 /* The first `n` transports, and what stands on all of them. */
 static int progress_some(struct wr_engine *e, int n)
 {
     int events = 0;
+    unsigned completed = e->completed;
     for (int i = 0; i < n; i++) {
         int moved = e->transport[i]->ops->progress(e->transport[i]);
         events += moved;
@@ -175,6 +204,7 @@ static int progress_some(struct wr_engine *e, int n)
             e->user[u].progress(e->user[u].arg);
     if (WR_UNLIKELY(e->nlost != e->ntold))
         tell_losses(e);
+    events += e->completed != completed; /* another thread may be waiting for it */
     if (events) {
         e->idle = 0;
     } else if (++e->idle % IDLE_BEFORE_POLL == 0) {

@@ -14,6 +14,7 @@
 
 #include "base/list.h"
 #include "comm/context.h"
+#include "comm/engine/group.h"
 #include "comm/engine/watch.h"
 #include "comm/transport/transport.h"
 #include "comm/transport/wait.h"
@@ -84,6 +85,7 @@ struct wr_engine {
     char abort_reason[192];
     int64_t events_polled_at;
     unsigned idle;
+    unsigned completed;    /* requests, ever: some complete by plain stores, without an event of a transport */
     bool both;             /* there are transports on the node and through a network */
     unsigned polls, eager; /* calls of wr_engine_poll(); those that are still to look at everything */
     struct wr_waiter *waiter;
@@ -143,6 +145,11 @@ bool wr_engine_is_network(const struct wr_engine *e, int i);
  */
 void wr_engine_warn_staging(struct wr_engine *e, const struct wr_transport *t, int ranks, const weir_error *why);
 
+/*
+ * The same for a rank of a communicator: its numbers are those in the error.
+ */
+struct wr_transport *wr_engine_member(struct wr_engine *e, const struct wr_group *group, int rank, weir_error *err);
+
 /* The transport of a rank for which wr_engine_ready() holds. */
 static inline struct wr_transport *wr_engine_route(const struct wr_engine *e, int peer)
 {
@@ -167,11 +174,20 @@ weir_status wr_engine_wait(struct wr_engine *e, bool (*ready)(void *arg), void *
 /* Declares a rank lost; the layers above are told, once, from the next progress on. */
 void wr_engine_peer_lost(struct wr_engine *e, int peer, const char *reason);
 
+/* The host name of a (world) rank when it is known already, else NULL; writes to buf. */
+const char *wr_engine_host(const struct wr_engine *e, int peer, char *buf, size_t size);
+
 /* All waits, now and later, fail with this: the ranks no longer agree on what they do. The first call counts. */
 void wr_engine_stop(struct wr_engine *e, weir_status status, int rank, const char *fmt, ...) WR_PRINTF(4, 5);
 weir_status wr_engine_stop_error(const struct wr_engine *e, weir_error *err);
 
-/* Fills in the error for a lost rank; returns WEIR_ERR_PEER_LOST. */
-weir_status wr_engine_lost_error(const struct wr_engine *e, int peer, weir_error *err);
+/* The world rank of a lost member, of the first one when there is a choice; -1 when none is lost. */
+int wr_engine_lost_member(const struct wr_engine *e, const struct wr_group *group);
+
+/*
+ * Fills in the error for a lost rank (a world rank, -1: the first lost member), in the numbers of `group` (NULL: of the
+ * world); returns WEIR_ERR_PEER_LOST.
+ */
+weir_status wr_engine_lost_error(const struct wr_engine *e, const struct wr_group *group, int peer, weir_error *err);
 
 #endif

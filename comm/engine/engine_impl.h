@@ -20,7 +20,4 @@ struct wr_engine_flush {
 /* Begins to watch a rank that has just been connected, when it is reached through a network. */
 void wr_engine_watch(struct wr_engine *e, int peer);
 
-/* The host name of a rank that was contacted, or when the topology is known already; else NULL. Writes to buf. */
-const char *wr_engine_host(const struct wr_engine *e, int peer, char *buf, size_t size);
-
 #endif

@@ -84,7 +84,7 @@ const char *wr_engine_host(const struct wr_engine *e, int peer, char *buf, size_
     weir_rank_info info = {.size = sizeof info};
     const void *name;
     size_t len;
-    if (peer == e->rank)
+    if (e->ctx->node_of[peer] == e->ctx->node_of[e->rank])
         wr_str_copy(buf, size, e->ctx->host);
     else if (e->address[peer] && find_in_card(e->address[peer], HOST, &name, &len)) /* fetching it now could wait */
         snprintf(buf, size, "%.*s", (int)len, (const char *)name);

@@ -13,15 +13,16 @@ static bool is_complete(void *arg)
 static weir_status end_request(struct weir_request *request, weir_error *err)
 {
     weir_status status = request->status;
+    int peer = request->group && request->peer >= 0 ? wr_group_rank(request->group, request->peer) : request->peer;
     if (status == WEIR_ERR_PEER_LOST)
-        wr_engine_lost_error(request->engine, request->peer, err);
+        wr_engine_lost_error(request->engine, request->group, request->peer, err);
     else if (status && request->engine->stopped.status == status)
         wr_engine_stop_error(request->engine, err);
     else if (status == WEIR_ERR_TRUNCATED)
         wr_error_set(err, status, "receive into a larger buffer; weir_message.bytes tells the length",
-                     "the message from rank %d is longer than the buffer", request->peer);
+                     "the message from rank %d is longer than the buffer", peer);
     else if (status)
-        wr_error_set(err, status, NULL, "the operation with rank %d failed: %s", request->peer, weir_status_message(status));
+        wr_error_set(err, status, NULL, "the operation with rank %d failed: %s", peer, weir_status_message(status));
     if (status)
         wr_error_operation(err, request->operation);
     if (!request->persistent)

@@ -16,16 +16,19 @@ struct weir_request {
     bool complete;
     bool persistent;       /* stays the user's when it has completed, to be started again */
     weir_status status;    /* of the completed operation */
-    int peer;              /* world rank that the operation concerns, -1 for none */
+    const struct wr_group *group; /* in whose numbers errors are told; NULL: the world's */
+    int peer;              /* world rank that the operation concerns, -1 for none in particular */
     const char *operation; /* "weir_isend": what was asked, for errors */
     void (*release)(struct weir_request *request); /* gives the object back, with the lock held */
     void (*hurry)(struct weir_request *request); /* moves it without the engine, for a moment, before a wait; may be NULL */
 };
 
-static inline void wr_request_init(struct weir_request *request, struct weir_ctx *ctx, struct wr_engine *engine, int peer, const char *operation,
+static inline void wr_request_init(struct weir_request *request, struct weir_ctx *ctx, struct wr_engine *engine,
+                                   const struct wr_group *group, int peer, const char *operation,
                                    void (*release)(struct weir_request *request))
 {
-    *request = (struct weir_request){.engine = engine, .ctx = ctx, .peer = peer, .operation = operation, .release = release};
+    *request = (struct weir_request){
+        .engine = engine, .ctx = ctx, .group = group, .peer = peer, .operation = operation, .release = release};
 }
 
 /* Called once, with the lock held. */
@@ -33,6 +36,7 @@ static inline void wr_request_complete(struct weir_request *request, weir_status
 {
     request->status = status;
     request->complete = true;
+    request->engine->completed++;
 }
 
 /*

@@ -7,10 +7,27 @@
 #include "base/error.h"
 #include "base/str.h"
 
+/* A message that ends when any member is lost: the others may have given up the exchange. */
+struct message {
+    const weir_comm *comm;
+    weir_request *request;
+};
 
-static uint32_t space_of(const weir_comm *comm)
+static bool has_ended(void *arg)
 {
-    return comm->id ^ 0x80000000u;
+    const struct message *m = arg;
+    return m->request->complete || wr_comm_lost(m->comm) >= 0;
+}
+
+static weir_status finish(const weir_comm *comm, weir_request *request, bool (*cancel)(weir_request *request), weir_error *err)
+{
+    struct message m = {comm, request};
+    weir_status status = wr_engine_wait(comm->engine, has_ended, &m, WR_TIME_INF, err);
+    if (!status && (request->complete || !cancel(request)))
+        return wr_request_finish(request, err);
+    if (status)
+        cancel(request);
+    return status ? status : wr_engine_lost_error(comm->engine, &comm->group, -1, err);
 }
 
 /* Sends to one rank and receives from another, of known lengths. */
@@ -18,16 +35,16 @@ static weir_status swap(weir_comm *comm, const void *send, size_t send_bytes, in
                         weir_error *err)
 {
     weir_request *in = NULL, *out = NULL;
-    weir_status received, sent, status = wr_p2p_recv(comm->p2p, space_of(comm), recv, recv_bytes, from, tag, NULL, &in, err);
+    weir_status sent, status = wr_p2p_recv(comm->p2p, &comm->group, WR_P2P_EXCHANGE, recv, recv_bytes, from, tag, NULL, &in, err);
     if (status)
         return status;
-    sent = wr_p2p_send(comm->p2p, space_of(comm), send, send_bytes, to, tag, &out, err);
+    sent = wr_p2p_send(comm->p2p, &comm->group, WR_P2P_EXCHANGE, send, send_bytes, to, tag, &out, err);
     if (!sent && out)
-        sent = wr_request_finish(out, err);
-    if (sent) /* the receive may never end: the peer is lost, or the job */
-        return sent;
-    received = wr_request_finish(in, err);
-    return received;
+        sent = finish(comm, out, wr_p2p_cancel_send, err);
+    if (!sent)
+        return finish(comm, in, wr_p2p_cancel_recv, err);
+    wr_p2p_cancel_recv(in); /* it may never end: the peer is lost, or the job */
+    return sent;
 }
 
 /* Bruck's algorithm: block j holds rank (rank + j) until the last turn. */

@@ -5,6 +5,7 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/mman.h>
+#include <time.h>
 #include <unistd.h>
 
 #include "base/error.h"
@@ -14,8 +15,15 @@
 
 enum { STALE_KEPT = 1024 }; /* freed handles that stay readable */
 
+enum { OTHERS_NS = 20000 };
+
+/* Another thread of this rank may be what the other ranks wait for: it gets the lock for a while. */
 static void progress_while_waiting(void *arg)
 {
+    struct timespec others = {.tv_nsec = OTHERS_NS};
+    wr_engine_unlock(arg);
+    nanosleep(&others, NULL);
+    wr_engine_lock(arg);
     wr_engine_progress(arg);
 }
 
@@ -55,8 +63,9 @@ static void close_part(struct weir_mem *mem)
     struct wr_engine *e = mem->comm->engine;
     struct wr_mem_state *s = mem->comm->mem;
     for (int r = 0; mem->peer && r < mem->comm->size; r++) {
+        struct wr_transport *t = wr_engine_route(e, wr_comm_world_rank(mem->comm, r));
         if (mem->peer[r].rkey)
-            wr_engine_route(e, r)->ops->key_close(wr_engine_route(e, r), mem->peer[r].rkey);
+            t->ops->key_close(t, mem->peer[r].rkey);
         free(mem->peer[r].key);
     }
     free(mem->peer);
@@ -87,6 +96,7 @@ static void retire(struct weir_mem *mem)
 {
     struct wr_mem_state *s = mem->comm->mem;
     close_part(mem);
+    mem->comm->nmems--;
     wr_list_remove(&mem->link);
     wr_list_push_back(&s->stale, &mem->link);
     if (++s->nstale > STALE_KEPT) {
@@ -162,7 +172,6 @@ struct request_card {
 
 static weir_status check_requests(const weir_comm *comm, const struct request_card *cards, weir_error *err)
 {
-    const int *node_of = comm->ctx->node_of;
     for (int r = 1; r < comm->size; r++)
         if (cards[r].kind != cards[0].kind || cards[r].flags != cards[0].flags)
             return wr_error_set(
@@ -172,7 +181,7 @@ static weir_status check_requests(const weir_comm *comm, const struct request_ca
                 (unsigned long long)cards[r].kind, (unsigned long long)cards[r].flags);
     if (cards[0].flags & WEIR_MEM_NODE_SHARED)
         for (int r = 0; r < comm->size; r++) {
-            int leader = comm->ctx->node_leader[node_of[r]];
+            int leader = comm->node_leader[comm->node_of[r]];
             if (cards[r].bytes != cards[leader].bytes)
                 return wr_error_set(err, WEIR_ERR_MISMATCH, "give all ranks of a node the same size",
                                     "ranks %d and %d share a node and asked for windows of %llu and %llu bytes", leader,
@@ -200,23 +209,27 @@ static weir_status make_private(struct weir_mem *mem, weir_error *err)
 /* One segment for the ranks of this node. */
 static weir_status make_segment(struct weir_mem *mem, const struct request_card *cards, weir_error *err)
 {
-    struct wr_engine *e = mem->comm->engine;
-    struct wr_transport *shm = wr_engine_shm(e);
-    if (!shm || e->node_size == 1)
+    const weir_comm *comm = mem->comm;
+    struct wr_transport *shm = wr_engine_shm(comm->engine);
+    if (!shm || comm->nmates == 1)
         return make_private(mem, err);
-    uint64_t *bytes = malloc((size_t)e->node_size * sizeof *bytes);
-    if (!bytes)
-        return wr_error_memory(err, (size_t)e->node_size * sizeof *bytes, "weir_mem_alloc");
-    for (int i = 0; i < e->node_size; i++) {
-        bytes[i] = cards[e->node_ranks[i]].bytes;
-        mem->peer[e->node_ranks[i]].segment_index = i;
-        mem->mapped += mem->node_shared || i == e->node_rank ? 0 : bytes[i];
+    uint64_t *bytes = malloc((size_t)comm->nmates * sizeof *bytes);
+    int *ranks = malloc((size_t)comm->nmates * sizeof *ranks);
+    weir_status status = bytes && ranks ? WEIR_OK
+                                        : wr_error_memory(err, (size_t)comm->nmates * sizeof *bytes, "weir_mem_alloc");
+    for (int i = 0; i < comm->nmates && !status; i++) {
+        ranks[i] = wr_comm_world_rank(comm, comm->mates[i]);
+        bytes[i] = cards[comm->mates[i]].bytes;
+        mem->peer[comm->mates[i]].segment_index = i;
+        mem->mapped += mem->node_shared || i == comm->mate ? 0 : bytes[i];
     }
-    weir_status status = wr_shm_segment_create(shm, e->node_ranks, e->node_size, bytes,
-                                               mem->node_shared ? WR_SHM_SEGMENT_SHARED : 0, &mem->segment, err);
+    if (!status)
+        status = wr_shm_segment_create(shm, ranks, comm->nmates, bytes, mem->node_shared ? WR_SHM_SEGMENT_SHARED : 0,
+                                       wr_mem_number(mem), &mem->segment, err);
+    free(ranks);
     free(bytes);
     if (!status)
-        mem->addr = wr_shm_segment_base(mem->segment, e->node_rank);
+        mem->addr = wr_shm_segment_base(mem->segment, comm->mate);
     return status;
 }
 
@@ -261,6 +274,7 @@ static weir_status keep_key(struct weir_mem *mem, int rank, const struct wr_mem_
     struct wr_engine *e = mem->comm->engine;
     struct wr_mem_peer *peer = &mem->peer[rank];
     size_t offset = 0;
+    int route = e->route[wr_comm_world_rank(mem->comm, rank)];
     peer->bytes = card->bytes;
     peer->signal_base = card->signal_base;
     for (int kind = 0; kind < WR_ENGINE_TRANSPORTS; kind++) {
@@ -268,7 +282,7 @@ static weir_status keep_key(struct weir_mem *mem, int rank, const struct wr_mem_
         if (len > stride - offset)
             return wr_error_set(err, WEIR_ERR_PROTOCOL, "use one version of weir on all ranks",
                                 "the keys of rank %d are not understood", rank);
-        if (len && e->route[rank] != WR_NO_ROUTE && kind == kind_of(e, e->route[rank])) {
+        if (len && route != WR_NO_ROUTE && kind == kind_of(e, route)) {
             if (!(peer->key = malloc(len)))
                 return wr_error_memory(err, len, "a key");
             memcpy(peer->key, keys + offset, len);
@@ -402,6 +416,7 @@ static weir_status make(weir_comm *comm, void *addr, const struct request_card *
     if (status)
         goto out;
     mem->alive = true;
+    comm->nmems++;
     wr_list_push_back(&s->alive, &mem->link);
     *out = mem;
 out:
@@ -429,7 +444,7 @@ static weir_status make_public(weir_comm *comm, void *addr, const struct request
     weir_status status = make(comm, addr, request, &made, &err);
     wr_engine_unlock(comm->engine);
     if (status)
-        return wr_ctx_fail(comm->ctx, &err, operation);
+        return wr_comm_fail(comm, &err, operation);
     *mem = made;
     return WEIR_OK;
 }
@@ -439,7 +454,7 @@ weir_status weir_mem_alloc(weir_comm *comm, uint64_t bytes, uint64_t flags, weir
     weir_error err = {.rank = -1};
     if (flags & ~(uint64_t)WEIR_MEM_NODE_SHARED) {
         wr_error_set(&err, WEIR_ERR_INVALID, NULL, "unknown flags %#llx", (unsigned long long)flags);
-        return wr_ctx_fail(comm->ctx, &err, "weir_mem_alloc");
+        return wr_comm_fail(comm, &err, "weir_mem_alloc");
     }
     struct request_card request = {bytes, flags, KIND_ALLOC, comm->next_mem_id};
     return make_public(comm, NULL, &request, mem, "weir_mem_alloc");
@@ -450,7 +465,7 @@ weir_status weir_mem_register(weir_comm *comm, void *addr, uint64_t bytes, weir_
     weir_error err = {.rank = -1};
     if (!addr && bytes) {
         wr_error_set(&err, WEIR_ERR_INVALID, NULL, "the memory of %llu bytes is NULL", (unsigned long long)bytes);
-        return wr_ctx_fail(comm->ctx, &err, "weir_mem_register");
+        return wr_comm_fail(comm, &err, "weir_mem_register");
     }
     struct request_card request = {bytes, 0, KIND_REGISTER, comm->next_mem_id};
     return make_public(comm, addr, &request, mem, "weir_mem_register");
@@ -458,9 +473,22 @@ weir_status weir_mem_register(weir_comm *comm, void *addr, uint64_t bytes, weir_
 
 /* ---- ending ---- */
 
+/* What was started to a lost rank may never end. */
 static bool nothing_outstanding(void *arg)
 {
-    return !((const struct weir_mem *)arg)->outstanding;
+    const struct weir_mem *mem = arg;
+    return !mem->outstanding || wr_comm_lost(mem->comm) >= 0;
+}
+
+void wr_mem_abandon(struct weir_mem *mem)
+{
+    if (!mem->outstanding) {
+        retire(mem);
+        return;
+    }
+    /* the transport may still use it: its parts stay until the context ends */
+    mem->alive = false;
+    mem->comm->nmems--;
 }
 
 weir_status wr_mem_free(struct weir_mem *mem, weir_error *err)
@@ -469,9 +497,10 @@ weir_status wr_mem_free(struct weir_mem *mem, weir_error *err)
     weir_status status = wr_engine_wait(comm->engine, nothing_outstanding, mem, WR_TIME_INF, err);
     if (!status) /* nobody writes to memory that is gone: all have flushed and have come here */
         status = wr_mem_flush(mem, -1, err);
-    weir_status met = wr_exchange_barrier(comm, status ? NULL : err);
-    retire(mem);
-    return status ? status : met;
+    if (!status)
+        status = wr_exchange_barrier(comm, err);
+    wr_mem_abandon(mem);
+    return status;
 }
 
 static weir_status end(weir_mem *mem, bool user_owned, const char *operation)
@@ -488,7 +517,7 @@ static weir_status end(weir_mem *mem, bool user_owned, const char *operation)
     else
         status = wr_mem_free(mem, &err);
     wr_engine_unlock(comm->engine);
-    return status ? wr_ctx_fail(comm->ctx, &err, operation) : WEIR_OK;
+    return status ? wr_comm_fail(comm, &err, operation) : WEIR_OK;
 }
 
 weir_status weir_mem_free(weir_mem *mem)

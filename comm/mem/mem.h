@@ -85,11 +85,23 @@ void wr_mem_peer_lost(void *state, int rank);
 weir_status wr_mem_alloc(weir_comm *comm, uint64_t bytes, struct weir_mem **mem, weir_error *err);
 weir_status wr_mem_free(struct weir_mem *mem, weir_error *err);
 
+/* Its end without a word to the other ranks, of whom one is lost. */
+void wr_mem_abandon(struct weir_mem *mem);
+
+/* A number that is the same at all ranks that know the memory, and that no other memory has; not negative. */
+static inline uint64_t wr_mem_number(const struct weir_mem *mem)
+{
+    return (uint64_t)mem->comm->group.id << 32 | (mem->id & UINT32_MAX);
+}
+
 /* The memory handle that holds [addr, addr + len) and every rank knows, or NULL. */
 struct weir_mem *wr_mem_containing(struct wr_mem_state *state, const void *addr, uint64_t len, uint64_t *offset);
 
 /* Another rank's part in this process, NULL when it is not mapped; with the lock held. */
 void *wr_mem_peer_address(struct weir_mem *mem, int rank);
+
+/* The same for a rank of another communicator; NULL also when it does not know the memory. */
+void *wr_mem_member_address(struct weir_mem *mem, const weir_comm *comm, int rank);
 
 /* `n` signal slots of this rank in a row, zeroed, and their return. */
 weir_status wr_mem_take_signals(struct wr_mem_state *state, uint32_t n, uint32_t *first, weir_error *err);

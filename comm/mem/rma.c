@@ -19,7 +19,7 @@ struct mem_op {
     enum mem_op_kind kind;
     void *local;
     uint64_t bytes, offset;
-    int rank;
+    int rank, world; /* the target in the memory's communicator, and in the job */
     int signal;
     struct wr_region *region;
     bool own_region;
@@ -37,8 +37,9 @@ struct wr_rkey *wr_mem_rkey(struct weir_mem *mem, int rank, weir_error *err)
 {
     struct wr_mem_peer *peer = &mem->peer[rank];
     if (!peer->rkey && peer->key) {
-        struct wr_transport *t = wr_engine_route(mem->comm->engine, rank);
-        if (t->ops->key_import(t, rank, peer->key, peer->key_len, &peer->rkey, err))
+        int world = wr_comm_world_rank(mem->comm, rank);
+        struct wr_transport *t = wr_engine_route(mem->comm->engine, world);
+        if (t->ops->key_import(t, world, peer->key, peer->key_len, &peer->rkey, err))
             return NULL;
     }
     if (!peer->rkey)
@@ -68,7 +69,7 @@ static void op_free(struct mem_op *op)
 static void op_give_region(struct mem_op *op)
 {
     if (WR_UNLIKELY(op->own_region)) {
-        struct wr_transport *t = wr_engine_route(op->state->engine, op->rank);
+        struct wr_transport *t = wr_engine_route(op->state->engine, op->world);
         t->ops->dereg(t, op->region);
         op->own_region = false;
     }
@@ -124,6 +125,7 @@ static weir_status op_by_messages(struct mem_op *op, weir_error *err)
     op->staged = (struct wr_staged_op){.done = staged_done,
                                        .mem = op->mem,
                                        .rank = op->rank,
+                                       .world = op->world,
                                        .local = op->local,
                                        .offset = op->offset,
                                        .bytes = op->bytes};
@@ -138,10 +140,10 @@ static weir_status op_by_transport(struct mem_op *op, struct wr_transport *t, we
     if (op->bytes && !rkey)
         return err->status;
     if (op->kind == OP_PUT)
-        return t->ops->put(t, op->rank, op->local, op->region, op->bytes, rkey, op->offset, 0, &op->op, err);
+        return t->ops->put(t, op->world, op->local, op->region, op->bytes, rkey, op->offset, 0, &op->op, err);
     if (op->kind == OP_GET)
-        return t->ops->get(t, op->rank, op->local, op->region, op->bytes, rkey, op->offset, &op->op, err);
-    return t->ops->put_signal(t, op->rank, op->local, op->region, op->bytes, rkey, op->offset,
+        return t->ops->get(t, op->world, op->local, op->region, op->bytes, rkey, op->offset, &op->op, err);
+    return t->ops->put_signal(t, op->world, op->local, op->region, op->bytes, rkey, op->offset,
                               mem->peer[op->rank].signal_base + (uint32_t)op->signal, 0, &op->op, err);
 }
 
@@ -149,7 +151,7 @@ static weir_status op_by_transport(struct mem_op *op, struct wr_transport *t, we
 static weir_status op_start(struct mem_op *op)
 {
     weir_error err;
-    struct wr_transport *t = wr_engine_peer(op->state->engine, op->rank, &err);
+    struct wr_transport *t = wr_engine_peer(op->state->engine, op->world, &err);
     if (!t)
         return err.status;
     op->by_messages |= op->bytes && !op->mem->peer[op->rank].key;
@@ -220,6 +222,7 @@ static weir_status start(weir_mem *mem, enum mem_op_kind kind, void *local, uint
     op->bytes = bytes;
     op->offset = offset;
     op->rank = rank;
+    op->world = wr_comm_world_rank(mem->comm, rank);
     op->signal = signal;
     op->region = NULL;
     op->own_region = false;
@@ -233,7 +236,7 @@ static weir_status start(weir_mem *mem, enum mem_op_kind kind, void *local, uint
         *request = NULL;
         return WEIR_OK;
     }
-    wr_request_init(&op->request, mem->comm->ctx, s->engine, rank, operation, op_release);
+    wr_request_init(&op->request, mem->comm->ctx, s->engine, &mem->comm->group, op->world, operation, op_release);
     wr_list_init(&op->link);
     mem->outstanding++;
     if (status == WEIR_ERR_BUSY)
@@ -254,7 +257,7 @@ static weir_status start_public(weir_mem *mem, enum mem_op_kind kind, void *loca
     weir_status status = start(mem, kind, local, bytes, rank, offset, signal, &started, &err, operation);
     wr_engine_unlock(mem->comm->engine);
     if (status)
-        return wr_ctx_fail(mem->comm->ctx, &err, operation);
+        return wr_comm_fail(mem->comm, &err, operation);
     *request = started;
     return WEIR_OK;
 }
@@ -281,14 +284,13 @@ weir_status weir_put_signal(weir_mem *mem, const void *src, uint64_t bytes, int 
 struct signal_goal {
     const uint64_t *signal;
     uint64_t value;
-    struct wr_engine *engine;
-    int lost_before;
+    const weir_comm *comm;
 };
 
 static bool signal_reached(void *arg)
 {
     const struct signal_goal *g = arg;
-    return *g->signal >= g->value || g->engine->nlost > g->lost_before;
+    return *g->signal >= g->value || wr_comm_lost(g->comm) >= 0;
 }
 
 weir_status weir_signal_wait(weir_mem *mem, int signal, uint64_t value)
@@ -299,13 +301,13 @@ weir_status weir_signal_wait(weir_mem *mem, int signal, uint64_t value)
     wr_engine_lock(e);
     weir_status status = check_range(mem, 0, mem->comm->rank, 0, signal, &err);
     if (!status) {
-        struct signal_goal goal = {&e->signals[mem->signal_base + (uint32_t)signal], value, e, 0};
+        struct signal_goal goal = {&e->signals[mem->signal_base + (uint32_t)signal], value, mem->comm};
         status = wr_engine_wait(e, signal_reached, &goal, WR_TIME_INF, &err);
         if (!status && *goal.signal < value)
-            status = wr_engine_lost_error(e, e->first_lost, &err);
+            status = wr_engine_lost_error(e, &mem->comm->group, -1, &err);
     }
     wr_engine_unlock(e);
-    return status ? wr_ctx_fail(mem->comm->ctx, &err, "weir_signal_wait") : WEIR_OK;
+    return status ? wr_comm_fail(mem->comm, &err, "weir_signal_wait") : WEIR_OK;
 }
 
 uint64_t weir_signal_read(weir_mem *mem, int signal)
@@ -345,11 +347,12 @@ static bool nothing_waits(void *arg)
     return wr_list_empty(&((const struct wr_mem_state *)arg)->waiting);
 }
 
-static weir_status flush_one(struct wr_engine *e, struct wr_transport *t, int rank, weir_error *err)
+/* `peer` is a world rank, -1 for all; `rank` the number to tell. */
+static weir_status flush_one(struct wr_engine *e, struct wr_transport *t, int peer, int rank, weir_error *err)
 {
     struct flush f = {{flush_done}, false, WEIR_OK, NULL};
     weir_status status;
-    while ((status = t->ops->flush(t, rank, &f.op, err)) == WEIR_ERR_BUSY)
+    while ((status = t->ops->flush(t, peer, &f.op, err)) == WEIR_ERR_BUSY)
         wr_engine_progress(e);
     if (status == WEIR_IN_PROGRESS) {
         status = wr_engine_wait(e, flush_is_done, &f, WR_TIME_INF, err);
@@ -359,20 +362,32 @@ static weir_status flush_one(struct wr_engine *e, struct wr_transport *t, int ra
     return status;
 }
 
+static weir_status flush_rank(const weir_comm *comm, int rank, weir_error *err)
+{
+    struct wr_engine *e = comm->engine;
+    int peer = wr_comm_world_rank(comm, rank);
+    weir_status status = wr_engine_ready(e, peer) ? flush_one(e, wr_engine_route(e, peer), peer, rank, err) : WEIR_OK;
+    return status || e->lost[peer] ? status : wr_staged_flush(comm->mem->staged, comm, rank, err);
+}
+
 weir_status wr_mem_flush(struct weir_mem *mem, int rank, weir_error *err)
 {
     struct wr_engine *e = mem->comm->engine;
     struct wr_staged *staged = mem->comm->mem->staged;
     weir_status status = wr_engine_wait(e, nothing_waits, mem->comm->mem, WR_TIME_INF, err);
-    if (rank >= 0 && !status) {
-        if (wr_engine_ready(e, rank))
-            status = flush_one(e, wr_engine_route(e, rank), rank, err);
-        return status ? status : wr_staged_flush(staged, rank, err);
+    if (status)
+        return status;
+    if (rank >= 0)
+        return flush_rank(mem->comm, rank, err);
+    if (e->nlost) { /* what was put to the lost ones may never end: only the others are asked */
+        for (int r = 0; r < mem->comm->size && !status; r++)
+            status = flush_rank(mem->comm, r, err);
+        return status;
     }
     for (int i = 0; i < e->ntransports && !status; i++)
-        status = flush_one(e, e->transport[i], -1, err);
+        status = flush_one(e, e->transport[i], -1, -1, err);
     for (int r = 0; r < mem->comm->size && !status; r++)
-        status = wr_staged_flush(staged, r, err);
+        status = wr_staged_flush(staged, mem->comm, r, err);
     return status;
 }
 
@@ -385,5 +400,5 @@ weir_status weir_flush(weir_mem *mem, int rank)
     if (!status)
         status = wr_mem_flush(mem, rank, &err);
     wr_engine_unlock(mem->comm->engine);
-    return status ? wr_ctx_fail(mem->comm->ctx, &err, "weir_flush") : WEIR_OK;
+    return status ? wr_comm_fail(mem->comm, &err, "weir_flush") : WEIR_OK;
 }

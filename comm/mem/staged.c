@@ -114,7 +114,7 @@ static struct staged_peer *peer_of(struct wr_staged *s, int rank)
 
 static struct staged_range range_of(const struct weir_mem *mem, int rank, uint64_t offset)
 {
-    return (struct staged_range){mem->id, offset, mem->comm->id, mem->peer[rank].signal_base};
+    return (struct staged_range){mem->id, offset, mem->comm->group.id, mem->peer[rank].signal_base};
 }
 
 /* ---- puts ---- */
@@ -122,8 +122,9 @@ static struct staged_range range_of(const struct weir_mem *mem, int rank, uint64
 weir_status wr_staged_put(struct wr_staged *s, const struct weir_mem *mem, int rank, const void *src, uint64_t bytes,
                           uint64_t offset, int signal, uint64_t *moved, weir_error *err)
 {
-    struct wr_transport *t = wr_engine_route(s->mem->engine, rank);
-    struct staged_peer *peer = peer_of(s, rank);
+    int world = wr_comm_world_rank(mem->comm, rank);
+    struct wr_transport *t = wr_engine_route(s->mem->engine, world);
+    struct staged_peer *peer = peer_of(s, world);
     if (!peer)
         return wr_error_memory(err, sizeof *peer, "the staging of memory");
     uint64_t most = t->caps.max_am - sizeof(struct staged_put);
@@ -131,7 +132,7 @@ weir_status wr_staged_put(struct wr_staged *s, const struct weir_mem *mem, int r
         uint64_t n = WR_MIN(most, bytes - *moved);
         struct staged_put put = {range_of(mem, rank, offset + *moved), *moved + n == bytes ? signal : -1, 0};
         weir_status status =
-            t->ops->am(t, rank, WR_AM_STAGED_PUT, &put, sizeof put, (const char *)src + *moved, (size_t)n, 0, err);
+            t->ops->am(t, world, WR_AM_STAGED_PUT, &put, sizeof put, (const char *)src + *moved, (size_t)n, 0, err);
         if (status)
             return status;
         if (!*moved) /* what has begun to leave is covered by the next flush */
@@ -148,7 +149,7 @@ static struct weir_mem *find(const struct wr_mem_state *state, const struct stag
     uint32_t block = range->signal_base / WEIR_SIGNALS;
     struct weir_mem *mem = block < state->signal_blocks ? state->by_block[block] : NULL;
     *why = WEIR_ERR_STALE;
-    if (!mem || mem->id != range->id || mem->comm->id != range->comm)
+    if (!mem || mem->id != range->id || mem->comm->group.id != range->comm)
         return NULL;
     *why = WEIR_ERR_INVALID;
     return range->offset > mem->bytes || len > mem->bytes - range->offset ? NULL : mem;
@@ -236,7 +237,7 @@ static void send_questions(struct staged_peer *peer, struct wr_staged_op *op, st
             ask.range = range_of(op->mem, op->rank, op->offset + q->done);
             ask.len = (uint32_t)q->len;
         }
-        weir_status status = t->ops->am(t, op->rank, WR_AM_STAGED_ASK, &ask, sizeof ask, NULL, 0, 0, &err);
+        weir_status status = t->ops->am(t, op->world, WR_AM_STAGED_ASK, &ask, sizeof ask, NULL, 0, 0, &err);
         if (status == WEIR_ERR_BUSY)
             return;
         q->sent = true;
@@ -253,9 +254,9 @@ void wr_staged_ask(void *arg)
     struct wr_staged *s = arg;
     struct wr_staged_op *op, *next;
     wr_list_for_each_safe (op, next, &s->ops, link) {
-        struct staged_peer *peer = peer_of(s, op->rank);
+        struct staged_peer *peer = peer_of(s, op->world);
         struct wr_transport *t =
-            wr_engine_ready(s->mem->engine, op->rank) ? wr_engine_route(s->mem->engine, op->rank) : NULL;
+            wr_engine_ready(s->mem->engine, op->world) ? wr_engine_route(s->mem->engine, op->world) : NULL;
         if (!t || !peer) {
             op->status = peer ? WEIR_ERR_PEER_LOST : WEIR_ERR_NO_MEMORY;
         } else {
@@ -385,7 +386,7 @@ void wr_staged_peer_lost(struct wr_staged *s, int rank)
     for (unsigned i = 0; peer && i < WR_STAGED_WINDOW; i++)
         peer->question[i].op = NULL;
     wr_list_for_each_safe (op, next, &s->ops, link) {
-        if (op->rank != rank)
+        if (op->world != rank)
             continue;
         op->open = 0;
         op->status = WEIR_ERR_PEER_LOST;
@@ -413,12 +414,13 @@ static bool flush_is_done(void *arg)
     return ((const struct staged_flush *)arg)->done;
 }
 
-weir_status wr_staged_flush(struct wr_staged *s, int rank, weir_error *err)
+weir_status wr_staged_flush(struct wr_staged *s, const struct weir_comm *comm, int rank, weir_error *err)
 {
-    struct staged_peer *peer = s->peer[rank];
+    int world = wr_comm_world_rank(comm, rank);
+    struct staged_peer *peer = s->peer[world];
     if (!peer || peer->flushed == peer->puts)
         return WEIR_OK;
-    struct staged_flush f = {.op = {.done = flush_done, .rank = rank, .mark = peer->puts}};
+    struct staged_flush f = {.op = {.done = flush_done, .world = world, .mark = peer->puts}};
     wr_staged_start(s, &f.op);
     weir_status status = wr_engine_wait(s->mem->engine, flush_is_done, &f, WR_TIME_INF, err);
     if (!f.done) { /* the job is being ended: the operation must not outlive this frame */
@@ -429,7 +431,7 @@ weir_status wr_staged_flush(struct wr_staged *s, int rank, weir_error *err)
         return status;
     }
     if (f.status == WEIR_ERR_PEER_LOST)
-        return wr_engine_lost_error(s->mem->engine, rank, err);
+        return wr_engine_lost_error(s->mem->engine, &comm->group, world, err);
     if (f.status)
         return wr_error_set(err, f.status, NULL, "rank %d refused what was put to it: %s", rank,
                             weir_status_message(f.status));

@@ -14,6 +14,7 @@
 #include "base/list.h"
 #include "comm/engine/engine.h"
 
+struct weir_comm;
 struct weir_mem;
 struct wr_mem_state;
 struct wr_staged;
@@ -25,7 +26,7 @@ struct wr_staged_op {
     struct wr_list link;
     void (*done)(struct wr_staged_op *op, weir_status status);
     struct weir_mem *mem; /* NULL: a flush */
-    int rank;
+    int rank, world;      /* the target in the memory's communicator (not of a flush), and in the job */
     unsigned char *local;
     uint64_t offset, bytes;
     uint64_t asked; /* bytes that pieces were made for */
@@ -44,11 +45,11 @@ void wr_staged_destroy(struct wr_staged *s);
 weir_status wr_staged_put(struct wr_staged *s, const struct weir_mem *mem, int rank, const void *src, uint64_t bytes,
                           uint64_t offset, int signal, uint64_t *moved, weir_error *err);
 
-/* Starts a get (mem, rank, local, offset, bytes > 0 and done are set) or, with mem NULL, a flush (rank and done). */
+/* Starts a get (mem, rank, world, local, offset, bytes > 0 and done are set) or, with mem NULL, a flush (world and done). */
 void wr_staged_start(struct wr_staged *s, struct wr_staged_op *op);
 
 /* Waits until the puts to `rank` that went by messages are in its memory. With the lock held. */
-weir_status wr_staged_flush(struct wr_staged *s, int rank, weir_error *err);
+weir_status wr_staged_flush(struct wr_staged *s, const struct weir_comm *comm, int rank, weir_error *err);
 
 /* For the engine, while there is something in the list: asks for what is wanted; answers. `staged` is a wr_staged. */
 const struct wr_list *wr_staged_asking(const struct wr_staged *s);

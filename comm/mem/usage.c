@@ -19,13 +19,20 @@ uint64_t weir_mem_bytes(const weir_mem *mem, int rank)
 
 void *wr_mem_peer_address(struct weir_mem *mem, int rank)
 {
-    const struct wr_mem_peer *peer = &mem->peer[rank];
     if (rank == mem->comm->rank)
         return mem->addr;
+    if (rank < 0)
+        return NULL;
+    const struct wr_mem_peer *peer = &mem->peer[rank];
     if (!mem->segment || peer->segment_index < 0 || !peer->bytes)
         return NULL;
     wr_shm_segment_touch(mem->segment, peer->segment_index, 0, peer->bytes);
     return wr_shm_segment_base(mem->segment, peer->segment_index);
+}
+
+void *wr_mem_member_address(struct weir_mem *mem, const weir_comm *comm, int rank)
+{
+    return wr_mem_peer_address(mem, mem->comm == comm ? rank : wr_group_rank(&mem->comm->group, wr_comm_world_rank(comm, rank)));
 }
 
 void *weir_mem_peer_ptr(weir_mem *mem, int rank)

@@ -29,7 +29,7 @@ static weir_status check_recv(const weir_comm *comm, const void *buffer, uint64_
 /* Ends a public call that had a failure. */
 static weir_status failed(weir_comm *comm, weir_error *err, const char *operation)
 {
-    return wr_ctx_fail(comm->ctx, err, operation);
+    return wr_comm_fail(comm, err, operation);
 }
 
 static weir_status start_send(weir_comm *comm, const void *buffer, uint64_t bytes, int dest, int tag, bool finish, weir_request **request,
@@ -39,7 +39,7 @@ static weir_status start_send(weir_comm *comm, const void *buffer, uint64_t byte
     if (status)
         return status;
     wr_engine_lock(comm->engine);
-    status = wr_p2p_send(comm->p2p, comm->id, buffer, bytes, dest, tag, request, err);
+    status = wr_p2p_send(comm->p2p, &comm->group, WR_P2P_USER, buffer, bytes, dest, tag, request, err);
     if (!status && finish && *request)
         status = wr_request_finish(*request, err);
     wr_engine_unlock(comm->engine);
@@ -53,7 +53,7 @@ static weir_status start_recv(weir_comm *comm, void *buffer, uint64_t bytes, int
     if (status)
         return status;
     wr_engine_lock(comm->engine);
-    status = wr_p2p_recv(comm->p2p, comm->id, buffer, bytes, source, tag, message, request, err);
+    status = wr_p2p_recv(comm->p2p, &comm->group, WR_P2P_USER, buffer, bytes, source, tag, message, request, err);
     if (!status && finish)
         status = wr_request_finish(*request, err);
     wr_engine_unlock(comm->engine);

@@ -151,6 +151,11 @@ void wr_p2p_on_clear(void *arg, int source, const void *data, size_t len)
         return;
     memcpy(&clear, data, sizeof clear);
     struct p2p_send *send = wr_p2p_id_find(&p2p->send_ids, clear.sender_id);
+    if (!send && clear.bytes) { /* it was taken back: the receiver must not wait for it */
+        struct p2p_finish finish = {clear.receiver_id, WEIR_ERR_CANCELED};
+        weir_error err;
+        t->ops->am(t, source, WR_AM_FINISH, &finish, sizeof finish, NULL, 0, 0, &err);
+    }
     if (!send || send->state != SEND_READY || send->request.peer != source || clear.key_len != len - sizeof clear ||
         clear.bytes > send->bytes) {
         wr_warn(&p2p->engine->ctx->log, P2P, "dropped an answer of rank %d that fits no message", source);
@@ -197,6 +202,8 @@ void wr_p2p_recv_end(struct wr_p2p *p2p, struct p2p_recv *recv, weir_status stat
         status = WEIR_ERR_TRUNCATED;
     if (recv->message) {
         weir_message m = {recv->message->size, recv->source, recv->envelope.tag, recv->bytes};
+        if (m.source >= 0)
+            m.source = wr_group_rank(recv->request.group, m.source);
         memcpy(recv->message, &m, WR_MIN(m.size, sizeof m));
     }
     wr_request_complete(&recv->request, status);

@@ -176,14 +176,14 @@ static void release_send(struct weir_request *request)
         wr_pool_put(&send->p2p->sends, send);
 }
 
-weir_status wr_p2p_send(struct wr_p2p *p2p, uint32_t comm, const void *buffer, uint64_t bytes, int dest, int32_t tag,
-                        struct weir_request **request, weir_error *err)
+weir_status wr_p2p_send(struct wr_p2p *p2p, const struct wr_group *group, enum wr_p2p_space space, const void *buffer,
+                        uint64_t bytes, int dest, int32_t tag, struct weir_request **request, weir_error *err)
 {
-    struct p2p_envelope envelope = {comm, tag};
-    struct wr_transport *t = wr_engine_peer(p2p->engine, dest, err);
-    struct p2p_peer *peer = wr_p2p_peer(p2p, dest);
+    struct p2p_envelope envelope = {group->id ^ (uint32_t)space, tag};
+    struct wr_transport *t = wr_engine_member(p2p->engine, group, dest, err);
     if (!t)
         return err->status;
+    struct p2p_peer *peer = wr_p2p_peer(p2p, wr_group_world(group, dest));
     if (!peer)
         return wr_error_memory(err, sizeof *peer, "a peer");
     bool whole = bytes <= whole_limit(p2p, t);
@@ -202,7 +202,7 @@ weir_status wr_p2p_send(struct wr_p2p *p2p, uint32_t comm, const void *buffer, u
         wr_pool_put(&p2p->sends, send);
         return wr_error_memory(err, sizeof *send, "the number of a send");
     }
-    wr_request_init(&send->request, p2p->ctx, p2p->engine, dest, "weir_isend", release_send);
+    wr_request_init(&send->request, p2p->ctx, p2p->engine, group, peer->rank, "weir_isend", release_send);
     send->p2p = p2p;
     send->op.done = wr_p2p_put_done;
     send->envelope = envelope;
@@ -285,17 +285,19 @@ static void deliver_whole(struct wr_p2p *p2p, struct p2p_recv *recv, int source,
     wr_p2p_consumed(p2p, source, p2p_cost(bytes));
 }
 
-weir_status wr_p2p_recv(struct wr_p2p *p2p, uint32_t comm, void *buffer, uint64_t bytes, int source, int32_t tag,
-                        weir_message *message, struct weir_request **request, weir_error *err)
+weir_status wr_p2p_recv(struct wr_p2p *p2p, const struct wr_group *group, enum wr_p2p_space space, void *buffer,
+                        uint64_t bytes, int rank, int32_t tag, weir_message *message, struct weir_request **request,
+                        weir_error *err)
 {
     struct p2p_recv *recv = wr_pool_get(&p2p->recvs);
+    int source = rank == WEIR_ANY_SOURCE ? rank : wr_group_world(group, rank);
     if (!recv)
         return wr_error_memory(err, sizeof *recv, "a receive");
     memset(recv, 0, sizeof *recv);
-    wr_request_init(&recv->request, p2p->ctx, p2p->engine, source, "weir_irecv", release_recv);
+    wr_request_init(&recv->request, p2p->ctx, p2p->engine, group, source, "weir_irecv", release_recv);
     wr_list_init(&recv->link);
     recv->p2p = p2p;
-    recv->envelope = (struct p2p_envelope){comm, tag};
+    recv->envelope = (struct p2p_envelope){group->id ^ (uint32_t)space, tag};
     recv->source = source;
     recv->buffer = buffer;
     recv->room = bytes;
@@ -318,6 +320,26 @@ weir_status wr_p2p_recv(struct wr_p2p *p2p, uint32_t comm, void *buffer, uint64_
     }
     wr_p2p_kept_free(p2p, kept);
     return WEIR_OK;
+}
+
+bool wr_p2p_cancel_recv(struct weir_request *request)
+{
+    struct p2p_recv *recv = WR_CONTAINER_OF(request, struct p2p_recv, request);
+    if (request->complete || recv->id)
+        return false;
+    wr_list_remove(&recv->link);
+    release_recv(request);
+    return true;
+}
+
+bool wr_p2p_cancel_send(struct weir_request *request)
+{
+    struct p2p_send *send = WR_CONTAINER_OF(request, struct p2p_send, request);
+    if (request->complete || (send->state != SEND_QUEUED && send->state != SEND_READY))
+        return false;
+    wr_p2p_send_end(send->p2p, send, WEIR_ERR_CANCELED);
+    release_send(request);
+    return true;
 }
 
 static void keep_or_lose(struct wr_p2p *p2p, int source, const struct p2p_envelope *envelope, bool is_ready, uint64_t bytes,
@@ -366,7 +388,8 @@ static void lose_posted(struct wr_p2p *p2p, struct wr_list *bin, int peer)
     struct p2p_recv *recv, *next;
     wr_list_for_each_safe(recv, next, bin, link)
     {
-        if (recv->source != peer && recv->source != WEIR_ANY_SOURCE)
+        if (recv->source != peer &&
+            (recv->source != WEIR_ANY_SOURCE || wr_group_rank(recv->request.group, peer) < 0))
             continue;
         recv->request.peer = peer;
         wr_p2p_recv_end(p2p, recv, WEIR_ERR_PEER_LOST);

@@ -39,14 +39,25 @@ weir_status wr_p2p_create(struct weir_ctx *ctx, struct wr_engine *engine, uint64
 void wr_p2p_destroy(struct wr_p2p *p2p);
 void wr_p2p_set_memory(struct wr_p2p *p2p, const struct wr_p2p_memory *memory);
 
+/* Messages of a communicator that do not meet each other; these bits are above those of a communicator's id. */
+enum wr_p2p_space { WR_P2P_USER = 0, WR_P2P_PLANS = 0x40000000, WR_P2P_EXCHANGE = INT32_MIN };
+
 /*
- * Starts a send or a receive between world ranks in the message space `comm`. WEIR_OK: `*request` is to be finished, or NULL when
- * the operation is complete already. Sources and tags of -1 match all. `ranks` translates a world rank into the number to report.
+ * Starts a send or a receive between ranks of a communicator. WEIR_OK: `*request` is to be finished, or NULL when the operation
+ * is complete already. Sources and tags of -1 match all. The group outlives the request.
  */
-weir_status wr_p2p_send(struct wr_p2p *p2p, uint32_t comm, const void *buffer, uint64_t bytes, int dest, int32_t tag,
-                        struct weir_request **request, weir_error *err);
-weir_status wr_p2p_recv(struct wr_p2p *p2p, uint32_t comm, void *buffer, uint64_t bytes, int source, int32_t tag,
-                        weir_message *message, struct weir_request **request, weir_error *err);
+weir_status wr_p2p_send(struct wr_p2p *p2p, const struct wr_group *group, enum wr_p2p_space space, const void *buffer,
+                        uint64_t bytes, int dest, int32_t tag, struct weir_request **request, weir_error *err);
+weir_status wr_p2p_recv(struct wr_p2p *p2p, const struct wr_group *group, enum wr_p2p_space space, void *buffer,
+                        uint64_t bytes, int source, int32_t tag, weir_message *message, struct weir_request **request,
+                        weir_error *err);
+
+/*
+ * Take back a receive that no message has met yet, and a send that was not complete when it was started and that nobody has asked
+ * for yet; false otherwise. The request is gone, then.
+ */
+bool wr_p2p_cancel_recv(struct weir_request *request);
+bool wr_p2p_cancel_send(struct weir_request *request);
 
 /* What could not be sent because a queue was full: called after each progress. */
 void wr_p2p_progress(struct wr_p2p *p2p);

@@ -77,7 +77,7 @@ static bool run_put(struct wr_exec *x, uint32_t lane, const struct exec_step *s)
     struct exec_put *put = x->free_put;
     if (!put)
         return false;
-    struct wr_transport *t = wr_engine_route(x->engine, s->peer);
+    struct wr_transport *t = wr_engine_route(x->engine, s->world);
     struct wr_rkey *rkey = wr_mem_rkey(x->mem, s->peer, &err);
     /* counters count signals in the order in which they were sent; where the network does not keep it, each put waits for the
      * one before to be visible */
@@ -92,10 +92,10 @@ static bool run_put(struct wr_exec *x, uint32_t lane, const struct exec_step *s)
     x->lanes[lane].puts++;
     x->puts_running++;
     if (!status && s->flags & WR_STEP_SIGNALS)
-        status = t->ops->put_signal(t, s->peer, address(x, src), region, bytes, rkey, s->offset, s->slot, flags,
+        status = t->ops->put_signal(t, s->world, address(x, src), region, bytes, rkey, s->offset, s->slot, flags,
                                     &put->op, &err);
     else if (!status)
-        status = t->ops->put(t, s->peer, address(x, src), region, bytes, rkey, s->offset, 0, &put->op, &err);
+        status = t->ops->put(t, s->world, address(x, src), region, bytes, rkey, s->offset, 0, &put->op, &err);
     if (status == WEIR_IN_PROGRESS)
         return true;
     x->lanes[lane].puts--;
@@ -112,19 +112,19 @@ static bool run_signal(struct wr_exec *x, uint32_t lane, const struct exec_step 
     weir_error err;
     if (!s->remote) {
         wr_store_release(s->flag, ++*s->sent);
-        if (s->peer != x->engine->rank && wr_engine_shm(x->engine))
-            wr_shm_wake_rank(wr_engine_shm(x->engine), s->peer);
+        if (s->world != x->engine->rank && wr_engine_shm(x->engine))
+            wr_shm_wake_rank(wr_engine_shm(x->engine), s->world);
         return true;
     }
     struct exec_put *put = x->free_put;
     if (!put)
         return false;
-    struct wr_transport *t = wr_engine_route(x->engine, s->peer);
+    struct wr_transport *t = wr_engine_route(x->engine, s->world);
     x->free_put = put->next_free;
     put->lane = lane;
     x->lanes[lane].puts++;
     x->puts_running++;
-    weir_status status = t->ops->put_signal(t, s->peer, NULL, NULL, 0, NULL, 0, s->slot, WR_OP_FENCE, &put->op, &err);
+    weir_status status = t->ops->put_signal(t, s->world, NULL, NULL, 0, NULL, 0, s->slot, WR_OP_FENCE, &put->op, &err);
     if (status == WEIR_IN_PROGRESS)
         return true;
     x->lanes[lane].puts--;

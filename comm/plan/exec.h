@@ -46,6 +46,9 @@ weir_status wr_exec_destroy(struct wr_exec *x, weir_error *err);
 /* Frees it without a word to the other ranks, when the context ends: its memory goes with the memory layer. NULL is allowed. */
 void wr_exec_forget(struct wr_exec *x);
 
+/* The same when a rank is lost: its memory goes, too, unless the transport may still use it. NULL is allowed. */
+void wr_exec_abandon(struct wr_exec *x);
+
 /* What it was made for. */
 const struct wr_plan_spec *wr_exec_spec(const struct wr_exec *x);
 

@@ -7,7 +7,7 @@
 #include "comm/mem/exchange.h"
 #include "comm/plan/exec_impl.h"
 
-enum { PUTS = 64, EXCHANGE_SPACE = 0x40000000 };
+enum { PUTS = 64 };
 
 /* ---- counters ---- */
 
@@ -90,7 +90,7 @@ static weir_status tell(struct wr_exec *x, int peer, weir_error *err)
         if (x->counters[i].peer == peer)
             list[n++] = (struct told){x->counters[i].slot, x->counters[i].transport_slot};
     weir_status status =
-        wr_p2p_send(comm->p2p, comm->id ^ EXCHANGE_SPACE, list, n * sizeof *list, peer, 0, &request, err);
+        wr_p2p_send(comm->p2p, &comm->group, WR_P2P_PLANS, list, n * sizeof *list, peer, 0, &request, err);
     return !status && request ? wr_request_finish(request, err) : status;
 }
 
@@ -101,7 +101,7 @@ static weir_status hear(struct wr_exec *x, int peer, weir_error *err)
     weir_request *request;
     weir_comm *comm = x->params.comm;
     weir_status status =
-        wr_p2p_recv(comm->p2p, comm->id ^ EXCHANGE_SPACE, list, sizeof list, peer, 0, &m, &request, err);
+        wr_p2p_recv(comm->p2p, &comm->group, WR_P2P_PLANS, list, sizeof list, peer, 0, &m, &request, err);
     if (!status)
         status = wr_request_finish(request, err);
     for (uint32_t i = 0; !status && i < m.bytes / sizeof *list; i++)
@@ -171,9 +171,9 @@ static struct exec_place resolve_place(struct wr_exec *x, const struct wr_ref *r
     if (ref->buffer == WR_BUF_SCRATCH)
         p.base = memory_of(x, ref->rank) + control_bytes(x, ref->rank);
     else if (ref->rank != me && ref->buffer == WR_BUF_IN)
-        p.base = (char *)wr_mem_peer_address(x->params.in_mem, ref->rank) + cards[ref->rank].in_offset;
+        p.base = (char *)wr_mem_member_address(x->params.in_mem, x->params.comm, ref->rank) + cards[ref->rank].in_offset;
     else if (ref->rank != me)
-        p.base = (char *)wr_mem_peer_address(x->params.out_mem, ref->rank) + cards[ref->rank].out_offset;
+        p.base = (char *)wr_mem_member_address(x->params.out_mem, x->params.comm, ref->rank) + cards[ref->rank].out_offset;
     return p;
 }
 
@@ -188,6 +188,7 @@ static weir_status resolve_step(struct wr_exec *x, uint32_t index, const struct 
                               .place = s->first_ref,
                               .len = s->len,
                               .peer = s->peer,
+                              .world = wr_comm_world_rank(x->params.comm, s->peer),
                               .value = s->flags & WR_STEP_EARLIER ? 0 : s->value};
     for (uint32_t i = 0; i < s->nrefs; i++)
         x->places[s->first_ref + i] = resolve_place(x, &x->program.refs[s->first_ref + i], cards);
@@ -256,7 +257,7 @@ static weir_status connect_peers(struct wr_exec *x, weir_error *err)
         const struct wr_step *s = &x->program.steps[i];
         if (s->op != WR_STEP_PUT && s->op != WR_STEP_SIGNAL && s->op != WR_STEP_WAIT)
             continue;
-        if (!wr_engine_peer(x->engine, s->peer, err))
+        if (!wr_engine_member(x->engine, &x->params.comm->group, s->peer, err))
             return err->status;
     }
     return WEIR_OK;
@@ -341,8 +342,10 @@ weir_status wr_exec_destroy(struct wr_exec *x, weir_error *err)
 {
     if (!x)
         return WEIR_OK;
-    if (x->puts_running) /* a rank was lost: the transport may still use what they point to */
+    if (wr_comm_lost(x->params.comm) >= 0) {
+        wr_exec_abandon(x);
         return WEIR_OK;
+    }
     weir_status status = wr_mem_free(x->mem, err);
     free_parts(x);
     return status;
@@ -352,6 +355,14 @@ void wr_exec_forget(struct wr_exec *x)
 {
     if (x && !x->puts_running) /* otherwise the transport may still use what they point to */
         free_parts(x);
+}
+
+void wr_exec_abandon(struct wr_exec *x)
+{
+    if (!x || x->puts_running)
+        return;
+    wr_mem_abandon(x->mem);
+    free_parts(x);
 }
 
 const struct wr_plan_spec *wr_exec_spec(const struct wr_exec *x)

@@ -381,6 +381,11 @@ weir_status wr_waiter_wait(struct wr_waiter *w, bool (*ended)(void *arg), void *
             return WEIR_ERR_TIMEOUT;
         if (rc == 0) {
             nap = FIRST_NAP_NS;
+            if (WR_UNLIKELY(w->followers)) { /* what moved may be theirs */
+                release(w);
+                sched_yield();
+                acquire(w);
+            }
             continue;
         }
         block(w, epoch, deadline, &nap);

@@ -58,6 +58,53 @@ const char *weir_comm_transport(const weir_comm *comm, int rank);
  */
 const char *weir_comm_provider(const weir_comm *comm, int rank);
 
+/** The rank in the job (that of weir_comm_world()) of a rank of a communicator; -1 when out of range. Thread safety: safe. */
+int weir_comm_world_rank(const weir_comm *comm, int rank);
+
+/** @name Communicators of some of the ranks */
+/** @{ */
+
+/** The color of a rank that is to be in none of the new communicators. */
+#define WEIR_COLOR_NONE (-1)
+
+/**
+ * Divides the ranks of a communicator into new ones: ranks that give the same color are together, ordered by key and, where
+ * keys are equal, by their rank in `comm`. A new communicator has its own ranks, messages, memory and collectives, and its own
+ * view of the nodes; it uses the connections that there are.
+ *
+ * Collective over comm.
+ *
+ * @param comm       a communicator
+ * @param color      0 or more, or ::WEIR_COLOR_NONE
+ * @param key        any number
+ * @param[out] made  to be freed by weir_comm_free(); NULL with ::WEIR_COLOR_NONE; set on success only
+ * @return ::WEIR_OK on all ranks, or an error: ::WEIR_ERR_INVALID for another negative color; ::WEIR_ERR_NO_MEMORY;
+ *         ::WEIR_ERR_PEER_LOST; ::WEIR_ERR_STALE when comm was freed; ::WEIR_ERR_LIMIT after a thousand million communicators
+ *
+ * Thread safety: one collective call at a time for each communicator.
+ */
+weir_status weir_comm_split(weir_comm *comm, int color, int key, weir_comm **made);
+
+/** A communicator of the same ranks in the same order, whose messages and collectives do not meet those of `comm`. As
+ * weir_comm_split(). */
+weir_status weir_comm_dup(weir_comm *comm, weir_comm **made);
+
+/**
+ * Frees a communicator that weir_comm_split() or weir_comm_dup() made. Requests on it must have completed,
+ * and its persistent requests and its memory must have been freed before.
+ *
+ * Collective over comm, unless one of its ranks was lost: then it returns at once.
+ *
+ * @param comm  a communicator, not to be used any more; NULL does nothing
+ * @return ::WEIR_OK; ::WEIR_ERR_BUSY when it is in use still, on all ranks; ::WEIR_ERR_INVALID for that of all ranks;
+ *         ::WEIR_ERR_STALE when it was freed before
+ *
+ * Thread safety: one collective call at a time for each communicator.
+ */
+weir_status weir_comm_free(weir_comm *comm);
+
+/** @} */
+
 /** @name Requests */
 /** @{ */
 

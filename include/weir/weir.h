@@ -12,6 +12,7 @@
 #include <weir/topo.h>
 #include <weir/type.h>
 #include <weir/comm.h>
+#include <weir/grid.h>
 #include <weir/mem.h>
 #include <weir/p2p.h>
 #include <weir/coll.h>

@@ -52,6 +52,21 @@ static inline void barrier(void)
     }
 }
 
+/* By TEST_COMM the test runs on another communicator: dup, reverse (all ranks the other way round), halves (odd and even). */
+static inline void take_comm(void)
+{
+    const char *what = getenv("TEST_COMM");
+    if (!what)
+        return;
+    bool halves = !strcmp(what, "halves"), dup = !strcmp(what, "dup");
+    if (dup ? weir_comm_dup(comm, &comm) : weir_comm_split(comm, halves ? rank % 2 : 0, -rank, &comm)) {
+        fprintf(stderr, "FAIL weir_comm_split: %s\n", weir_last_error(ctx)->message);
+        exit(1);
+    }
+    rank = weir_comm_rank(comm);
+    size = weir_comm_size(comm);
+}
+
 /* Joins, with the log off (unless TEST_LOG is set): errors are provoked in tests. */
 static inline void start(void)
 {
@@ -71,6 +86,7 @@ static inline void start(void)
     }
     rank = weir_comm_rank(comm);
     size = weir_comm_size(comm);
+    take_comm();
 }
 
 static inline void finish(const char *what)

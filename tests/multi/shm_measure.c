@@ -96,7 +96,7 @@ static void measure_latency(struct ranks_rank *r)
     struct wr_shm_segment *seg;
     bind_to(r->rank);
     struct wr_waiter *w = make_waiter(r);
-    RANKS_OK(r, wr_shm_segment_create(r->t, r->node_ranks, 2, bytes, 0, &seg, err));
+    RANKS_OK(r, wr_shm_segment_create(r->t, r->node_ranks, 2, bytes, 0, 0, &seg, err));
     wr_shm_segment_touch(seg, 0, 0, 4096);
     ranks_barrier(r);
     for (int b = 0; b < BATCHES; b++)
@@ -167,7 +167,7 @@ static void measure_bandwidth(struct ranks_rank *r)
     struct wr_region *region;
     struct wr_rkey *rkey = NULL;
     bind_to(r->rank);
-    RANKS_OK(r, wr_shm_segment_create(r->t, r->node_ranks, 2, bytes, 0, &seg, err));
+    RANKS_OK(r, wr_shm_segment_create(r->t, r->node_ranks, 2, bytes, 0, 0, &seg, err));
     RANKS_OK(r, r->t->ops->reg(r->t, wr_shm_segment_base(seg, r->rank), part, WR_REG_REMOTE_WRITE, &region, err));
     r->world->key_len[r->rank] = WR_KEY_MAX;
     RANKS_OK(r, r->t->ops->key_export(r->t, region, r->world->key[r->rank], &r->world->key_len[r->rank], err));

@@ -83,7 +83,7 @@ static void use_segment(struct ranks_rank *r)
     for (int i = 0; i < n; i++)
         bytes[i] = i == 1 ? 100 : (uint64_t)(3 << 20) + (uint64_t)i * 8000;
     bytes[0] = 5 << 20;
-    RANKS_OK(r, wr_shm_segment_create(r->t, r->node_ranks, n, bytes, 0, &seg, err));
+    RANKS_OK(r, wr_shm_segment_create(r->t, r->node_ranks, n, bytes, 0, 0, &seg, err));
     unsigned char *mine = wr_shm_segment_base(seg, r->rank);
     RANKS_CHECK(r, (uintptr_t)mine % 4096 == 0 && wr_shm_segment_bytes(seg, r->rank) == bytes[r->rank], "%p", (void *)mine);
     for (uint64_t i = 0; i < bytes[r->rank]; i++)
@@ -137,10 +137,10 @@ static void use_groups(struct ranks_rank *r)
     uint64_t bytes[2] = {10000, 20000}, one[RANKS_MAX] = {(4 << 20) + 12345};
     int evens[2] = {0, 2};
     if (r->rank % 2 == 0)
-        RANKS_OK(r, wr_shm_segment_create(r->t, evens, 2, bytes, WR_SHM_SEGMENT_SMALL_PAGES, &even, err));
-    RANKS_OK(r, wr_shm_segment_create(r->t, r->node_ranks, r->size, one, WR_SHM_SEGMENT_SHARED, &all, err));
+        RANKS_OK(r, wr_shm_segment_create(r->t, evens, 2, bytes, WR_SHM_SEGMENT_SMALL_PAGES, 0, &even, err));
+    RANKS_OK(r, wr_shm_segment_create(r->t, r->node_ranks, r->size, one, WR_SHM_SEGMENT_SHARED, 0, &all, err));
     for (int i = 0; i < 20; i++) /* alike: matched by their order */
-        RANKS_OK(r, wr_shm_segment_create(r->t, r->node_ranks, r->size, one, WR_SHM_SEGMENT_SHARED, &late[i], err));
+        RANKS_OK(r, wr_shm_segment_create(r->t, r->node_ranks, r->size, one, WR_SHM_SEGMENT_SHARED, 0, &late[i], err));
     char *base = wr_shm_segment_base(all, r->rank);
     RANKS_CHECK(r, base == wr_shm_segment_base(all, 0), "one part");
     for (int i = 0; i < 20; i++)
@@ -178,7 +178,7 @@ static void ask_too_much(struct ranks_rank *r)
     struct wr_shm_segment *seg = NULL;
     struct rlimit limit = {1 << 20, RLIM_INFINITY};
     weir_error why;
-    weir_status status = wr_shm_segment_create(r->t, r->node_ranks, 2, bytes, 0, &seg, &why);
+    weir_status status = wr_shm_segment_create(r->t, r->node_ranks, 2, bytes, 0, 0, &seg, &why);
     RANKS_CHECK(r, status == (r->rank ? WEIR_ERR_NO_MEMORY : WEIR_OK), "%s", weir_status_name(status));
     RANKS_CHECK(r, !r->rank || strstr(why.message, "1099511627776 bytes"), "%s", why.message);
     wr_shm_segment_free(r->t, seg);
@@ -188,11 +188,11 @@ static void ask_too_much(struct ranks_rank *r)
         setrlimit(RLIMIT_FSIZE, &limit);
     }
     bytes[1] = 4096;
-    status = wr_shm_segment_create(r->t, r->node_ranks, 2, bytes, 0, &seg, &why);
+    status = wr_shm_segment_create(r->t, r->node_ranks, 2, bytes, 0, 0, &seg, &why);
     RANKS_CHECK(r, status == WEIR_ERR_NO_MEMORY && strstr(why.message, r->rank ? "rank 0" : "size shared memory"), "%s: %s",
                 weir_status_name(status), why.message);
     bytes[1] = UINT64_C(1) << 63;
-    status = wr_shm_segment_create(r->t, r->node_ranks, 2, bytes, 0, &seg, &why);
+    status = wr_shm_segment_create(r->t, r->node_ranks, 2, bytes, 0, 0, &seg, &why);
     RANKS_CHECK(r, status == WEIR_ERR_NO_MEMORY, "%s", weir_status_name(status));
 }
 

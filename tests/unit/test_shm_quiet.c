@@ -99,7 +99,7 @@ static void be_quiet(struct ranks_rank *r)
     struct wr_region *region;
     struct wr_rkey *rkey;
     static char source[70000];
-    RANKS_OK(r, wr_shm_segment_create(r->t, r->node_ranks, 2, bytes, 0, &seg, err));
+    RANKS_OK(r, wr_shm_segment_create(r->t, r->node_ranks, 2, bytes, 0, 0, &seg, err));
     RANKS_OK(r, r->t->ops->reg(r->t, wr_shm_segment_base(seg, r->rank), bytes[0], WR_REG_REMOTE_WRITE, &region, err));
     r->world->key_len[r->rank] = WR_KEY_MAX;
     RANKS_OK(r, r->t->ops->key_export(r->t, region, r->world->key[r->rank], &r->world->key_len[r->rank], err));

@@ -48,7 +48,7 @@ static void open_alone(const char *fault)
 
 static struct put piece(const weir_mem *mem, uint64_t offset)
 {
-    struct put put = {.range = {mem->id, offset, comm->id, mem->signal_base}, .signal = -1};
+    struct put put = {.range = {mem->id, offset, comm->group.id, mem->signal_base}, .signal = -1};
     memset(put.data, 0xee, sizeof put.data);
     return put;
 }
@@ -143,7 +143,7 @@ static void answers_and_questions_are_checked(void **state)
             wr_staged_on_answer(comm->mem, 0, &answer, sizeof answer);
         }
         wr_staged_on_answer(comm->mem, 0, &answer, 3);
-        struct question q = {.range = {mem->id, BYTES - 1, comm->id, mem->signal_base}, .len = UINT32_MAX};
+        struct question q = {.range = {mem->id, BYTES - 1, comm->group.id, mem->signal_base}, .len = UINT32_MAX};
         for (int k = 0; k < 3 * WR_STAGED_WINDOW; k++)
             wr_staged_on_ask(comm->mem, 0, &q, sizeof q);
         wr_staged_on_ask(comm->mem, 0, &q, sizeof q - 1);

@@ -160,9 +160,9 @@ static uint64_t memory_available(void)
 }
 
 static weir_status read_group(struct wr_shm *s, const int *ranks, int n, const uint64_t *bytes, unsigned flags,
-                              struct group *g, weir_error *err)
+                              uint64_t label, struct group *g, weir_error *err)
 {
-    *g = (struct group){.ranks = ranks, .n = n, .me = -1, .tag = mix(flags, (uint64_t)n)};
+    *g = (struct group){.ranks = ranks, .n = n, .me = -1, .tag = mix(mix(flags, (uint64_t)n), label)};
     for (int i = 0; i < n; i++) {
         if (!wr_shm_peer_of(s, ranks[i]))
             return wr_error_set(err, WEIR_ERR_INVALID, NULL, "rank %d does not share memory with this one", ranks[i]);
@@ -261,13 +261,13 @@ void wr_shm_set_idle(struct wr_transport *t, void (*idle)(void *arg), void *arg)
 }
 
 weir_status wr_shm_segment_create(struct wr_transport *t, const int *ranks, int n, const uint64_t *bytes, unsigned flags,
-                                  struct wr_shm_segment **segment, weir_error *err)
+                                  uint64_t label, struct wr_shm_segment **segment, weir_error *err)
 {
     struct wr_shm *s = wr_shm_of(t);
     struct group g;
     uint64_t least;
     int fd = -1;
-    weir_status status = read_group(s, ranks, n, bytes, flags, &g, err);
+    weir_status status = read_group(s, ranks, n, bytes, flags, label, &g, err);
     if (status != WEIR_OK)
         return status;
     struct wr_shm_segment *seg = new_segment(n, bytes, flags, &least, err);

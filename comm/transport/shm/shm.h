@@ -23,15 +23,16 @@ enum {
  * them): part i has bytes[i] bytes (0: none), is zero, lies in memory near rank ranks[i] and starts at a page. Collective
  * over these ranks, which must have called start(); returns when this rank's own part is usable, that of another rank
  * when that rank has returned. Groups may overlap, but ranks that share two groups must create their segments in the
- * same order. WEIR_ERR_NO_MEMORY at a rank whose part cannot be had: the caller lets the ranks agree on that and frees.
+ * same order, unless their labels differ; label is the same at all of them. WEIR_ERR_NO_MEMORY at a rank whose part cannot be had: the caller lets the ranks agree on that and frees.
  * `t` is the shm transport itself, not a layer over it.
  */
 weir_status wr_shm_segment_create(struct wr_transport *t, const int *ranks, int n, const uint64_t *bytes, unsigned flags,
-                                  struct wr_shm_segment **segment, weir_error *err);
+                                  uint64_t label, struct wr_shm_segment **segment, weir_error *err);
 
 /*
  * While wr_shm_segment_create() waits for another rank, it calls idle(arg): the other may be waiting for something that this
- * rank has accepted and not sent yet, so idle() progresses all transports.
+ * rank has accepted and not sent yet, or for another thread of it, so idle() progresses all transports, and may give up the
+ * lock meanwhile.
  */
 void wr_shm_set_idle(struct wr_transport *t, void (*idle)(void *arg), void *arg);
 
