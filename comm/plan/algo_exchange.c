@@ -115,10 +115,23 @@ static void one_step(const struct exchange *x, int to, int from)
     }
 }
 
+/* The steps in which a rank has anything to do: of gather and scatter one, unless it is the root. */
+static void steps_of(const struct wr_plan_spec *spec, int rank, int *first, int *last)
+{
+    int n = spec->topo->nranks;
+    *first = 1;
+    *last = n - 1;
+    if (spec->coll == WR_COLL_ALLTOALL || rank == spec->root)
+        return;
+    *first = *last = (spec->coll == WR_COLL_GATHER ? spec->root - rank + n : rank - spec->root + n) % n;
+}
+
 /* Signals to, or waits for, the ranks that load from this one. */
 static void loaders(const struct exchange *x, bool waits)
 {
-    for (int i = 1; i < x->n; i++) {
+    int first, last;
+    steps_of(x->spec, x->rank, &first, &last);
+    for (int i = first; i <= last; i++) {
         int to = (x->rank + i) % x->n;
         if (!loads(x, to) || !length(x->spec, x->rank, x->rank, to))
             continue;
@@ -140,11 +153,13 @@ static uint64_t chunk_of(const struct wr_plan_spec *spec)
 static weir_status build(const struct wr_plan_spec *spec, int rank, struct wr_program *p, weir_error *err)
 {
     struct exchange x = {.spec = spec, .p = p, .rank = rank, .n = spec->topo->nranks, .chunk = chunk_of(spec)};
+    int first, last;
+    steps_of(spec, rank, &first, &last);
     wr_program_init(p, rank);
     loaders(&x, false);
     if (length(spec, rank, rank, rank) && !spec->in_place)
         wr_program_copy(p, target(spec, rank, rank), source(spec, rank, rank), length(spec, rank, rank, rank));
-    for (int i = 1; i < x.n; i++)
+    for (int i = first; i <= last; i++)
         one_step(&x, (rank + i) % x.n, (rank - i + x.n) % x.n);
     loaders(&x, true);
     p->scratch = BUFFERS * x.chunk;

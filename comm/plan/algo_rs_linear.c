@@ -15,16 +15,33 @@ enum { BUFFERS = 2, HELD = 1 << 20 }; /* elements that the buffers of a rank hol
 struct linear {
     const struct wr_plan_spec *spec;
     struct wr_program *p;
-    int rank, n;
+    int rank, n, owner; /* owner: of everything; -1: each owns its share */
     uint64_t chunk;
     uint32_t rounds;
     struct wr_ref *src;
 };
 
+static uint64_t share(const struct wr_plan_spec *spec, int rank)
+{
+    if (spec->coll == WR_COLL_REDUCE)
+        return rank == spec->root ? spec->count : 0;
+    return wr_plan_share(spec, rank);
+}
+
+static uint64_t share_offset(const struct wr_plan_spec *spec, int rank)
+{
+    return spec->coll == WR_COLL_REDUCE ? 0 : wr_plan_share_offset(spec, rank);
+}
+
+static uint64_t largest(const struct wr_plan_spec *spec)
+{
+    return spec->coll == WR_COLL_REDUCE ? spec->count : wr_largest_share(spec);
+}
+
 static uint64_t chunk_of(const struct wr_plan_spec *spec)
 {
     uint64_t chunk = spec->chunk ? spec->chunk : (uint64_t)WR_MAX(HELD / BUFFERS / spec->topo->nranks, 256);
-    return WR_MIN(chunk, WR_MAX(wr_largest_share(spec), 1));
+    return WR_MIN(chunk, WR_MAX(largest(spec), 1));
 }
 
 /* Puts cannot convert: inputs of another type are widened first. */
@@ -38,7 +55,7 @@ static bool widens(const struct wr_plan_spec *spec)
 static uint64_t scratch(const struct wr_plan_spec *spec, int rank)
 {
     uint64_t areas = (BUFFERS + widens(spec)) * (uint64_t)spec->topo->nranks;
-    return areas * chunk_of(spec) + (spec->in_place ? wr_plan_share(spec, rank) : 0);
+    return areas * chunk_of(spec) + (spec->in_place ? share(spec, rank) : 0);
 }
 
 static bool same_node(const struct linear *l, int peer)
@@ -55,7 +72,7 @@ static bool loads(const struct linear *l, int peer)
 /* Whether a rank owns anything, so that others have to do with it. */
 static bool owns(const struct linear *l, int rank)
 {
-    return wr_plan_share(l->spec, rank) > 0;
+    return share(l->spec, rank) > 0;
 }
 
 /* The mates that load from this rank begin after its start, and it ends after them. */
@@ -84,8 +101,8 @@ static struct wr_ref incoming(const struct linear *l, int rank, int from, uint32
 
 static void send(const struct linear *l, int owner, uint32_t c)
 {
-    uint64_t len = wr_chunk_len(wr_plan_share(l->spec, owner), l->chunk, c);
-    struct wr_ref in = wr_ref(l->rank, WR_BUF_IN, wr_plan_share_offset(l->spec, owner) + c * l->chunk);
+    uint64_t len = wr_chunk_len(share(l->spec, owner), l->chunk, c);
+    struct wr_ref in = wr_ref(l->rank, WR_BUF_IN, share_offset(l->spec, owner) + c * l->chunk);
     struct wr_ref dst = incoming(l, owner, l->rank, c);
     if (c >= BUFFERS)
         wr_program_wait(l->p, owner, CREDIT, c - BUFFERS + 1);
@@ -106,10 +123,11 @@ static void send(const struct linear *l, int owner, uint32_t c)
 
 static void one_round(const struct linear *l, uint32_t c, struct wr_ref result)
 {
-    uint64_t own = wr_plan_share_offset(l->spec, l->rank) + c * l->chunk;
+    uint64_t own = share_offset(l->spec, l->rank) + c * l->chunk;
     if (c && widens(l->spec))
         wr_program_drain(l->p);
-    for (int i = 1; i < l->n; i++)
+    int first = l->owner < 0 ? 1 : (l->owner - l->rank + l->n) % l->n, last = l->owner < 0 ? l->n - 1 : first;
+    for (int i = first; i <= last; i++)
         if (!loads(l, (l->rank + i) % l->n) && owns(l, (l->rank + i) % l->n))
             send(l, (l->rank + i) % l->n, c);
     for (int p = 0; owns(l, l->rank) && p < l->n; p++) {
@@ -118,7 +136,7 @@ static void one_round(const struct linear *l, uint32_t c, struct wr_ref result)
         l->src[p] = loads(l, p) ? wr_ref(p, WR_BUF_IN, own) : incoming(l, l->rank, p, c);
     }
     wr_program_reduce(l->p, wr_ref_add(result, c * l->chunk), l->src, (unsigned)l->n,
-                      wr_chunk_len(wr_plan_share(l->spec, l->rank), l->chunk, c));
+                      wr_chunk_len(share(l->spec, l->rank), l->chunk, c));
     for (int i = 1; owns(l, l->rank) && i < l->n; i++)
         if (!loads(l, (l->rank + i) % l->n))
             wr_program_signal(l->p, (l->rank + i) % l->n, CREDIT);
@@ -126,11 +144,12 @@ static void one_round(const struct linear *l, uint32_t c, struct wr_ref result)
 
 static weir_status build(const struct wr_plan_spec *spec, int rank, struct wr_program *p, weir_error *err)
 {
-    struct linear l = {.spec = spec, .p = p, .rank = rank, .n = spec->topo->nranks, .chunk = chunk_of(spec)};
+    struct linear l = {.spec = spec, .p = p, .rank = rank, .n = spec->topo->nranks, .chunk = chunk_of(spec),
+                       .owner = spec->coll == WR_COLL_REDUCE ? spec->root : -1};
     struct wr_mates mates = wr_mates(spec->topo, rank);
-    uint64_t share = wr_plan_share(spec, rank);
-    struct wr_ref out = wr_ref(rank, WR_BUF_OUT, 0), tail = wr_ref(rank, WR_BUF_SCRATCH, scratch(spec, rank) - share);
-    l.rounds = (uint32_t)((wr_largest_share(spec) + l.chunk - 1) / l.chunk);
+    uint64_t mine = share(spec, rank);
+    struct wr_ref out = wr_ref(rank, WR_BUF_OUT, 0), tail = wr_ref(rank, WR_BUF_SCRATCH, scratch(spec, rank) - mine);
+    l.rounds = (uint32_t)((largest(spec) + l.chunk - 1) / l.chunk);
     l.src = malloc((size_t)l.n * sizeof *l.src);
     if (!l.src)
         return wr_error_memory(err, (size_t)l.n * sizeof *l.src, "the program of a collective");
@@ -144,35 +163,17 @@ static weir_status build(const struct wr_plan_spec *spec, int rank, struct wr_pr
     if (spec->in_mapped)
         end(&l, &mates);
     if (spec->in_place)
-        wr_program_copy(p, out, tail, share);
+        wr_program_copy(p, out, tail, mine);
     p->scratch = scratch(spec, rank);
     free(l.src);
     return wr_program_finish(p, err);
 }
 
-/* The root owns everything. */
-static weir_status build_reduce(const struct wr_plan_spec *spec, int rank, struct wr_program *p, weir_error *err)
-{
-    size_t n = (size_t)spec->topo->nranks;
-    struct wr_plan_spec all = *spec;
-    uint64_t *counts = calloc(2 * n + 1, sizeof *counts), *offsets = counts + n;
-    if (!counts)
-        return wr_error_memory(err, (2 * n + 1) * sizeof *counts, "the program of a collective");
-    counts[spec->root] = spec->count;
-    for (size_t r = 0; r < n; r++)
-        offsets[r + 1] = offsets[r] + counts[r];
-    all.coll = WR_COLL_REDUCE_SCATTER;
-    all.counts = counts;
-    all.offsets = offsets;
-    weir_status status = build(&all, rank, p, err);
-    free(counts);
-    return status;
-}
-
+/* A step names at most 65535 places. */
 static bool applies(const struct wr_plan_spec *spec)
 {
-    return !spec->out_shared;
+    return !spec->out_shared && spec->topo->nranks < UINT16_MAX;
 }
 
 const struct wr_algorithm wr_rs_linear = {"linear", WR_COLL_REDUCE_SCATTER, applies, build, scratch, SLOTS};
-const struct wr_algorithm wr_reduce_linear = {"linear", WR_COLL_REDUCE, applies, build_reduce, NULL, 0};
+const struct wr_algorithm wr_reduce_linear = {"linear", WR_COLL_REDUCE, applies, build, NULL, 0};

@@ -55,7 +55,7 @@ static void add(struct wr_program *p, struct wr_step step, const struct wr_ref *
     uint32_t nrefs = (dst ? 1 : 0) + nsrc;
     if (!p->nlanes)
         wr_program_lane(p);
-    if (p->failed || !grow((void **)&p->steps, &p->cap_steps, p->nsteps, 1, sizeof *p->steps) ||
+    if (p->failed || nrefs > UINT16_MAX || !grow((void **)&p->steps, &p->cap_steps, p->nsteps, 1, sizeof *p->steps) ||
         !grow((void **)&p->refs, &p->cap_refs, p->nrefs, nrefs, sizeof *p->refs)) {
         p->failed = true;
         return;
