@@ -20,6 +20,7 @@
 #include <weir/plan.h>
 #include <weir/coll_v.h>
 #include <weir/rule.h>
+#include <weir/schedule.h>
 #include <weir/vector.h>
 
 #endif
