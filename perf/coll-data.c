@@ -127,18 +127,62 @@ void coll_data_free(struct coll_data *d)
     free(d);
 }
 
+uint64_t coll_part(enum coll_id coll, int a, int b, int size, uint64_t count)
+{
+    int weight = coll == COLL_ALLTOALLV ? (a + b) % size + 1 : b + 1;
+    return coll_is_v(coll) ? count * 2 * (uint64_t)weight / ((uint64_t)size + 1) : count;
+}
+
+/* What rank a has for the ranks below `end`. */
+static uint64_t parts_before(enum coll_id coll, int a, int end, int size, uint64_t count)
+{
+    uint64_t sum = 0;
+    if (!coll_is_v(coll))
+        return count * (uint64_t)end;
+    for (int b = 0; b < end; b++)
+        sum += coll_part(coll, a, b, size, count);
+    return sum;
+}
+
 uint64_t coll_in_elements(enum coll_id coll, int rank, int size, uint64_t count)
 {
-    bool blocks = coll == COLL_REDUCE_SCATTER || coll == COLL_ALLTOALL || (coll == COLL_SCATTER && rank == 0);
-    bool none = coll == COLL_BARRIER || coll == COLL_BCAST || (coll == COLL_SCATTER && rank != 0);
-    return none ? 0 : blocks ? count * (uint64_t)size : count;
+    enum coll_id plain = coll_plain(coll);
+    bool blocks = plain == COLL_REDUCE_SCATTER || plain == COLL_ALLTOALL || (plain == COLL_SCATTER && rank == 0);
+    bool none = plain == COLL_BARRIER || plain == COLL_BCAST || (plain == COLL_SCATTER && rank != 0);
+    return none     ? 0
+           : blocks ? parts_before(coll, rank, size, size, count)
+                    : coll_part(coll, rank, rank, size, count);
 }
 
 uint64_t coll_out_elements(enum coll_id coll, int rank, int size, uint64_t count)
 {
-    bool blocks = coll == COLL_ALLGATHER || coll == COLL_ALLTOALL || (coll == COLL_GATHER && rank == 0);
-    bool none = coll == COLL_BARRIER || ((coll == COLL_GATHER || coll == COLL_REDUCE) && rank != 0);
-    return none ? 0 : blocks ? count * (uint64_t)size : count;
+    enum coll_id plain = coll_plain(coll);
+    bool blocks = plain == COLL_ALLGATHER || plain == COLL_ALLTOALL || (plain == COLL_GATHER && rank == 0);
+    bool none = plain == COLL_BARRIER || ((plain == COLL_GATHER || plain == COLL_REDUCE) && rank != 0);
+    /* what goes from a to b in an all-to-all also goes from b to a */
+    return none     ? 0
+           : blocks ? parts_before(coll, rank, size, size, count)
+                    : coll_part(coll, rank, rank, size, count);
+}
+
+struct coll_parts *coll_parts_new(enum coll_id coll, int rank, int size, uint64_t count)
+{
+    size_t n = (size_t)size;
+    struct coll_parts *p = malloc(sizeof *p + n * 4 * (sizeof(uint64_t) + sizeof(int)));
+    if (!p)
+        return NULL;
+    uint64_t *u = (uint64_t *)(p + 1);
+    int *i = (int *)(u + 4 * n);
+    *p = (struct coll_parts){u, u + n, u + 2 * n, u + 3 * n, i, i + n, i + 2 * n, i + 3 * n};
+    for (size_t b = 0; b < n; b++) {
+        p->in_counts[b] = coll_part(coll, rank, (int)b, size, count);
+        p->out_counts[b] = coll_part(coll, (int)b, coll == COLL_ALLTOALLV ? rank : (int)b, size, count);
+        p->in_offsets[b] = b ? p->in_offsets[b - 1] + p->in_counts[b - 1] : 0;
+        p->out_offsets[b] = b ? p->out_offsets[b - 1] + p->out_counts[b - 1] : 0;
+    }
+    for (size_t k = 0; k < 4 * n; k++)
+        i[k] = (int)u[k];
+    return p;
 }
 
 /* Where in the row rank's data of a call begins. */
@@ -248,9 +292,11 @@ static uint64_t differ(struct coll_data *d, const unsigned char *got, uint64_t n
 uint64_t coll_wrong(struct coll_data *d, const struct coll_call *call, uint64_t number)
 {
     const unsigned char *out = call->out;
-    uint64_t count = call->count, wrong = 0, mine = (uint64_t)d->rank * count;
+    enum coll_id coll = call->coll, plain = coll_plain(coll);
+    uint64_t count = coll_part(coll, d->rank, d->rank, d->size, call->count), wrong = 0;
+    uint64_t mine = parts_before(coll, 0, d->rank, d->size, call->count);
     int last = d->size - 1;
-    switch (call->coll) {
+    switch (plain) {
     case COLL_BCAST:
         return differ(d, out, count, 0, 0, 0, number);
     case COLL_SCATTER:
@@ -268,9 +314,13 @@ uint64_t coll_wrong(struct coll_data *d, const struct coll_call *call, uint64_t 
     case COLL_GATHER:
     case COLL_ALLGATHER:
     case COLL_ALLTOALL:
-        for (int r = 0; r <= last && coll_out_elements(call->coll, d->rank, d->size, count); r++)
-            wrong += differ(d, out + (uint64_t)r * count * d->elem, count, r, r, call->coll == COLL_ALLTOALL ? mine : 0,
-                            number);
+        for (int r = 0; r <= last && coll_out_elements(coll, d->rank, d->size, call->count); r++) {
+            bool all = plain == COLL_ALLTOALL;
+            count = coll_part(coll, r, all ? d->rank : r, d->size, call->count);
+            mine = all ? parts_before(coll, r, d->rank, d->size, call->count) : 0;
+            wrong += differ(d, out, count, r, r, mine, number);
+            out += count * d->elem;
+        }
         return wrong;
     default:
         return 0;

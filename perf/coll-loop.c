@@ -38,6 +38,7 @@ struct bench {
     struct coll_call calls[SLOTS_MAX];
     unsigned char *in, *out;
     void *in_handle, *out_handle;
+    struct coll_parts *parts; /* of a v-form */
 };
 
 static double now_us(void)
@@ -111,15 +112,17 @@ static bool make_slots(struct bench *b)
     size_t elem = coll_type_size(b->o->type);
     uint64_t in = aligned(coll_in_elements(b->o->coll, be->rank, be->size, b->count) * elem);
     uint64_t out = aligned(coll_out_elements(b->o->coll, be->rank, be->size, b->count) * elem);
-    /* the same number of slots at all ranks: as for the rank with the most to hold */
-    uint64_t most = aligned(coll_in_elements(b->o->coll, 0, be->size, b->count) * elem) +
-                    aligned(coll_out_elements(b->o->coll, 0, be->size, b->count) * elem) + 1;
+    /* the same number of slots at all ranks: as for one with the most to hold */
+    int largest = coll_is_v(b->o->coll) && b->o->coll != COLL_GATHERV && b->o->coll != COLL_SCATTERV ? be->size - 1 : 0;
+    uint64_t most = aligned(coll_in_elements(b->o->coll, largest, be->size, b->count) * elem) +
+                    aligned(coll_out_elements(b->o->coll, largest, be->size, b->count) * elem) + 1;
     uint64_t fit = (b->stream ? STREAM_BYTES : ROTATED_BYTES) / most;
     int least = b->stream ? 8 : 2, limit = b->stream ? SLOTS_MAX : SLOTS_MAX / 2;
     b->slots = fit < (unsigned)least ? least : fit > (unsigned)limit ? limit : (int)fit;
     b->in = be->alloc(be->self, in * (unsigned)b->slots + ALIGN, in_memory, &b->in_handle);
     b->out = be->alloc(be->self, out * (unsigned)b->slots + ALIGN, b->o->memory, &b->out_handle);
-    if (!b->in || !b->out)
+    b->parts = coll_is_v(b->o->coll) ? coll_parts_new(b->o->coll, be->rank, be->size, b->count) : NULL;
+    if (!b->in || !b->out || (coll_is_v(b->o->coll) && !b->parts))
         return false;
     memset(b->in, 0, in * (unsigned)b->slots);
     memset(b->out, 0, out * (unsigned)b->slots);
@@ -128,6 +131,8 @@ static bool make_slots(struct bench *b)
                                          .in = b->in + in * (unsigned)i,
                                          .out = b->out + out * (unsigned)i,
                                          .count = b->count,
+                                         .parts = b->parts,
+                                         .mine = coll_part(b->o->coll, be->rank, be->rank, be->size, b->count),
                                          .type = b->o->type,
                                          .op = b->o->op};
         if (b->o->persistent && !be->make_persistent(be->self, &b->calls[i]))
@@ -143,6 +148,7 @@ static bool free_slots(struct bench *b)
     for (int i = 0; i < b->slots && b->o->persistent; i++)
         if (!be->free_persistent(be->self, &b->calls[i]))
             return false;
+    free(b->parts);
     return be->free(be->self, b->out, b->o->memory, b->out_handle) &&
            be->free(be->self, b->in, in_memory, b->in_handle);
 }
@@ -172,6 +178,7 @@ static bool warm_up(struct bench *b, bool check, int *samples, uint64_t *wrong)
 static double bus_factor(enum coll_id coll, int size)
 {
     double part = (double)(size - 1) / size;
+    coll = coll_plain(coll);
     return coll == COLL_ALLREDUCE                                                                  ? 2 * part
            : coll == COLL_BCAST || coll == COLL_REDUCE || coll == COLL_SCAN || coll == COLL_EXSCAN ? 1
                                                                                                    : part;
@@ -180,7 +187,7 @@ static double bus_factor(enum coll_id coll, int size)
 /* Rank 0 knows the slowest rank's times. */
 static void make_row(struct bench *b, double *samples, int n, struct coll_row *row)
 {
-    enum coll_id coll = b->o->coll;
+    enum coll_id coll = coll_plain(b->o->coll);
     bool gathers = coll == COLL_ALLGATHER || coll == COLL_GATHER;
     qsort(samples, (size_t)n, sizeof *samples, by_value);
     row->median_us = quantile(samples, n, 0.5);
@@ -193,7 +200,7 @@ static void make_row(struct bench *b, double *samples, int n, struct coll_row *r
 /* The elements of a call that moves `bytes` bytes, at least one; what it really moves. */
 static void set_size(struct bench *b, uint64_t bytes)
 {
-    enum coll_id coll = b->o->coll;
+    enum coll_id coll = coll_plain(b->o->coll);
     bool blocks = coll == COLL_REDUCE_SCATTER || coll == COLL_ALLTOALL || coll == COLL_SCATTER;
     uint64_t unit = coll_type_size(b->o->type) * (blocks ? (unsigned)b->be->size : 1);
     b->count = coll == COLL_BARRIER ? 0 : bytes < unit ? 1 : bytes / unit;

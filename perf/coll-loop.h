@@ -26,6 +26,11 @@ enum coll_id {
     COLL_ALLTOALL,
     COLL_SCAN,
     COLL_EXSCAN,
+    COLL_REDUCE_SCATTERV, /* v-forms: unequal counts, see coll_part() */
+    COLL_ALLGATHERV,
+    COLL_GATHERV,
+    COLL_SCATTERV,
+    COLL_ALLTOALLV,
     COLLS
 };
 
@@ -58,6 +63,12 @@ struct coll_options {
     double seconds;         /* for one size */
 };
 
+/* Counts and offsets of a rank's input and output by rank, in both widths. */
+struct coll_parts {
+    uint64_t *in_counts, *in_offsets, *out_counts, *out_offsets;
+    int *int_in_counts, *int_in_offsets, *int_out_counts, *int_out_offsets;
+};
+
 /* One call, ready to be made. Buffers and count are as in <weir/coll.h>; the root is rank 0. */
 struct coll_call {
     enum coll_id coll;
@@ -66,7 +77,9 @@ struct coll_call {
     uint64_t count;
     weir_type type;
     weir_op op;
-    void *handle; /* of a persistent call; the back end's */
+    const struct coll_parts *parts; /* of a v-form */
+    uint64_t mine;                  /* v-forms: elements of this rank's own part */
+    void *handle;                   /* of a persistent call; the back end's */
 };
 
 /* What a back end does. Whoever returns false has told why on stderr; self is the back end's own. */
@@ -108,6 +121,8 @@ int coll_measure(const struct coll_backend *be, const struct coll_options *o);
 
 const char *coll_name(enum coll_id coll);
 bool coll_reduces(enum coll_id coll);
+bool coll_is_v(enum coll_id coll);
+enum coll_id coll_plain(enum coll_id coll); /* without the v */
 size_t coll_type_size(weir_type type);
 const char *coll_type_name(weir_type type);
 const char *coll_op_name(weir_op op);
@@ -119,6 +134,10 @@ struct coll_data;
 
 struct coll_data *coll_data_new(const struct coll_options *o, int rank, int size);
 void coll_data_free(struct coll_data *d);
+/* Elements that rank a has for rank b, or that are the share of b; in v-forms they grow with the rank, and `count` is the mean. */
+uint64_t coll_part(enum coll_id coll, int a, int b, int size, uint64_t count);
+/* Counts and offsets; NULL when memory is exhausted. Freed by free(). */
+struct coll_parts *coll_parts_new(enum coll_id coll, int rank, int size, uint64_t count);
 /* Elements of this rank's buffers. For a broadcast there is the output only. */
 uint64_t coll_in_elements(enum coll_id coll, int rank, int size, uint64_t count);
 uint64_t coll_out_elements(enum coll_id coll, int rank, int size, uint64_t count);

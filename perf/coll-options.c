@@ -7,9 +7,10 @@
 
 #include "perf/coll-loop.h"
 
-static const char *const coll_names[COLLS] = {"barrier",        "bcast",     "reduce", "allreduce",
-                                              "reduce_scatter", "allgather", "gather", "scatter",
-                                              "alltoall",       "scan",      "exscan"};
+static const char *const coll_names[COLLS] = {"barrier",        "bcast",     "reduce",   "allreduce",
+                                              "reduce_scatter", "allgather", "gather",   "scatter",
+                                              "alltoall",       "scan",      "exscan",   "reduce_scatterv",
+                                              "allgatherv",     "gatherv",   "scatterv", "alltoallv"};
 
 static const struct {
     const char *text;
@@ -39,8 +40,19 @@ const char *coll_name(enum coll_id coll)
 
 bool coll_reduces(enum coll_id coll)
 {
+    coll = coll_plain(coll);
     return coll == COLL_REDUCE || coll == COLL_ALLREDUCE || coll == COLL_REDUCE_SCATTER || coll == COLL_SCAN ||
            coll == COLL_EXSCAN;
+}
+
+bool coll_is_v(enum coll_id coll)
+{
+    return coll >= COLL_REDUCE_SCATTERV;
+}
+
+enum coll_id coll_plain(enum coll_id coll)
+{
+    return coll_is_v(coll) ? (enum coll_id)(coll - COLL_REDUCE_SCATTERV + COLL_REDUCE_SCATTER) : coll;
 }
 
 size_t coll_type_size(weir_type type)
@@ -65,7 +77,8 @@ static const char usage_text[] =
     "\n"
     "Measures a collective operation; to be started by a launcher, on two or more ranks.\n"
     "COLL is one of barrier, bcast, reduce, allreduce, reduce_scatter, allgather, gather, scatter,\n"
-    "alltoall, scan, exscan, as far as the library has it.\n"
+    "alltoall, scan, exscan, or of reduce_scatterv, allgatherv, gatherv, scatterv, alltoallv, where\n"
+    "counts grow with the rank.\n"
     "\n"
     "  -b, --min BYTES      smallest size (8)\n"
     "  -e, --max BYTES      largest size (64M); K, M and G are understood\n"

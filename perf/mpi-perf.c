@@ -113,7 +113,8 @@ static bool run(void *self, struct coll_call *c)
     MPI_Datatype type = type_of(c->type);
     MPI_Op op = op_of(c->op);
     MPI_Comm comm = s->comm;
-    int n = (int)c->count, rc = MPI_ERR_OTHER;
+    const struct coll_parts *p = c->parts;
+    int n = (int)c->count, mine = (int)c->mine, rc = MPI_ERR_OTHER;
     if (c->handle)
         return ok(MPI_Start(c->handle), "MPI_Start") && ok(MPI_Wait(c->handle, MPI_STATUS_IGNORE), "MPI_Wait");
     switch (c->coll) {
@@ -150,6 +151,22 @@ static bool run(void *self, struct coll_call *c)
     case COLL_EXSCAN:
         rc = MPI_Exscan(c->in, c->out, n, type, op, comm);
         break;
+    case COLL_REDUCE_SCATTERV:
+        rc = MPI_Reduce_scatter(c->in, c->out, p->int_out_counts, type, op, comm);
+        break;
+    case COLL_ALLGATHERV:
+        rc = MPI_Allgatherv(c->in, mine, type, c->out, p->int_out_counts, p->int_out_offsets, type, comm);
+        break;
+    case COLL_GATHERV:
+        rc = MPI_Gatherv(c->in, mine, type, c->out, p->int_out_counts, p->int_out_offsets, type, 0, comm);
+        break;
+    case COLL_SCATTERV:
+        rc = MPI_Scatterv(c->in, p->int_in_counts, p->int_in_offsets, type, c->out, mine, type, 0, comm);
+        break;
+    case COLL_ALLTOALLV:
+        rc = MPI_Alltoallv(c->in, p->int_in_counts, p->int_in_offsets, type, c->out, p->int_out_counts,
+                           p->int_out_offsets, type, comm);
+        break;
     case COLLS:
         break;
     }
@@ -165,7 +182,8 @@ static bool make_persistent(void *self, struct coll_call *c)
     MPI_Comm comm = s->comm;
     MPI_Info info = MPI_INFO_NULL;
     MPI_Request *q = &s->requests[s->used];
-    int n = (int)c->count, rc = MPI_ERR_OTHER;
+    const struct coll_parts *p = c->parts;
+    int n = (int)c->count, mine = (int)c->mine, rc = MPI_ERR_OTHER;
     switch (c->coll) {
     case COLL_BARRIER:
         rc = INIT(Barrier)(comm, info, q);
@@ -199,6 +217,22 @@ static bool make_persistent(void *self, struct coll_call *c)
         break;
     case COLL_EXSCAN:
         rc = INIT(Exscan)(c->in, c->out, n, type, op, comm, info, q);
+        break;
+    case COLL_REDUCE_SCATTERV:
+        rc = INIT(Reduce_scatter)(c->in, c->out, p->int_out_counts, type, op, comm, info, q);
+        break;
+    case COLL_ALLGATHERV:
+        rc = INIT(Allgatherv)(c->in, mine, type, c->out, p->int_out_counts, p->int_out_offsets, type, comm, info, q);
+        break;
+    case COLL_GATHERV:
+        rc = INIT(Gatherv)(c->in, mine, type, c->out, p->int_out_counts, p->int_out_offsets, type, 0, comm, info, q);
+        break;
+    case COLL_SCATTERV:
+        rc = INIT(Scatterv)(c->in, p->int_in_counts, p->int_in_offsets, type, c->out, mine, type, 0, comm, info, q);
+        break;
+    case COLL_ALLTOALLV:
+        rc = INIT(Alltoallv)(c->in, p->int_in_counts, p->int_in_offsets, type, c->out, p->int_out_counts,
+                             p->int_out_offsets, type, comm, info, q);
         break;
     case COLLS:
         break;

@@ -67,6 +67,8 @@ const char *reference_refuse(const struct self *s, const struct coll_options *o)
         return "the reference is for --registered, without --persistent";
     if (coll_reduces(o->coll) && (o->type != WEIR_FP32 || o->op != WEIR_SUM))
         return "the reference adds fp32 only";
+    if (o->coll == COLL_SCAN || o->coll == COLL_EXSCAN || coll_is_v(o->coll))
+        return "there is no reference of this collective";
     if (s->size > PEERS_MAX || s->nodes > 1)
         return "the reference is for up to 64 ranks of one node";
     return NULL;
@@ -85,10 +87,15 @@ bool reference_run(struct self *s, struct coll_call *c)
         return ok(s, weir_barrier(s->comm), "weir_barrier");
     if (c->coll == COLL_BCAST && s->rank)
         memcpy(c->out, at_peer(s, out, c->out, 0), bytes);
-    for (int i = 0; i < s->size && c->coll == COLL_ALLGATHER; i++) {
+    bool gathers = c->coll == COLL_ALLGATHER || (c->coll == COLL_GATHER && !s->rank), all = c->coll == COLL_ALLTOALL;
+    for (int i = 0; i < s->size && (gathers || all); i++) {
         int r = (s->rank + i) % s->size;
-        memcpy((char *)c->out + (size_t)r * bytes, at_peer(s, in, c->in, r), bytes);
+        memcpy((char *)c->out + (size_t)r * bytes, at_peer(s, in, c->in, r) + (all ? (size_t)s->rank * bytes : 0), bytes);
     }
+    if (c->coll == COLL_SCATTER)
+        memcpy(c->out, at_peer(s, in, c->in, 0) + (size_t)s->rank * bytes, bytes);
+    if (c->coll == COLL_REDUCE && !s->rank)
+        sum_up(c->out, from, s->size, n, streamed);
     if (c->coll == COLL_REDUCE_SCATTER)
         sum_up(c->out, from, s->size, n, streamed);
     if (c->coll != COLL_ALLREDUCE)

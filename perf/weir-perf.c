@@ -23,21 +23,9 @@ bool ok(struct self *s, weir_status status, const char *what)
 
 static const char *refuse(void *self, const struct coll_options *o)
 {
-    static char text[128];
     struct self *s = self;
     s->reference = o->reference;
-    switch (o->coll) {
-    case COLL_BARRIER:
-    case COLL_BCAST:
-    case COLL_ALLREDUCE:
-    case COLL_REDUCE_SCATTER:
-    case COLL_ALLGATHER:
-        return o->reference ? reference_refuse(s, o) : NULL;
-    default:
-        snprintf(text, sizeof text, "%s: %s (this version of weir has no %s)", weir_status_name(WEIR_ERR_UNSUPPORTED),
-                 weir_status_message(WEIR_ERR_UNSUPPORTED), coll_name(o->coll));
-        return text;
-    }
+    return o->reference ? reference_refuse(s, o) : NULL;
 }
 
 /* The request of a persistent call stays: weir_wait() leaves it to be started again. */
@@ -47,44 +35,68 @@ static bool run_persistent(struct self *s, struct coll_call *c)
     return ok(s, weir_start(request), "weir_start") && ok(s, weir_wait(&request), "weir_wait");
 }
 
+/* A call in one of its forms: blocking, or persistent where there is a request to be made. */
+#define CALL(name, ...) (r ? weir_##name##_init(comm, __VA_ARGS__, r) : weir_##name(comm, __VA_ARGS__))
+
+static weir_status call(weir_comm *comm, const struct coll_call *c, weir_request **r)
+{
+    const struct coll_parts *p = c->parts;
+    switch (c->coll) {
+    case COLL_BARRIER:
+        return r ? weir_barrier_init(comm, r) : weir_barrier(comm);
+    case COLL_BCAST:
+        return CALL(bcast, c->out, c->count, c->type, 0);
+    case COLL_REDUCE:
+        return CALL(reduce, c->in, c->out, c->count, c->type, c->op, 0);
+    case COLL_ALLREDUCE:
+        return CALL(allreduce, c->in, c->out, c->count, c->type, c->op);
+    case COLL_REDUCE_SCATTER:
+        return CALL(reduce_scatter, c->in, c->out, c->count, c->type, c->op);
+    case COLL_ALLGATHER:
+        return CALL(allgather, c->in, c->out, c->count, c->type);
+    case COLL_GATHER:
+        return CALL(gather, c->in, c->out, c->count, c->type, 0);
+    case COLL_SCATTER:
+        return CALL(scatter, c->in, c->out, c->count, c->type, 0);
+    case COLL_ALLTOALL:
+        return CALL(alltoall, c->in, c->out, c->count, c->type);
+    case COLL_SCAN:
+        return CALL(scan, c->in, c->out, c->count, c->type, c->op);
+    case COLL_EXSCAN:
+        return CALL(exscan, c->in, c->out, c->count, c->type, c->op);
+    case COLL_REDUCE_SCATTERV:
+        return CALL(reduce_scatterv, c->in, c->out, p->out_counts, c->type, c->op);
+    case COLL_ALLGATHERV:
+        return CALL(allgatherv, c->in, c->out, p->out_counts, p->out_offsets, c->type);
+    case COLL_GATHERV:
+        return CALL(gatherv, c->in, c->mine, c->out, p->out_counts, p->out_offsets, c->type, 0);
+    case COLL_SCATTERV:
+        return CALL(scatterv, c->in, p->in_counts, p->in_offsets, c->out, c->mine, c->type, 0);
+    case COLL_ALLTOALLV:
+        return CALL(alltoallv, c->in, p->in_counts, p->in_offsets, c->out, p->out_counts, p->out_offsets, c->type);
+    case COLLS:
+        break;
+    }
+    return WEIR_ERR_UNSUPPORTED;
+}
+
 static bool run(void *self, struct coll_call *c)
 {
     struct self *s = self;
-    weir_status status = WEIR_ERR_UNSUPPORTED;
     if (s->reference)
         return reference_run(s, c);
     if (c->handle)
         return run_persistent(s, c);
-    if (c->coll == COLL_BARRIER)
-        status = weir_barrier(s->comm);
-    else if (c->coll == COLL_BCAST)
-        status = weir_bcast(s->comm, c->out, c->count, c->type, 0);
-    else if (c->coll == COLL_ALLREDUCE)
-        status = weir_allreduce(s->comm, c->in, c->out, c->count, c->type, c->op);
-    else if (c->coll == COLL_REDUCE_SCATTER)
-        status = weir_reduce_scatter(s->comm, c->in, c->out, c->count, c->type, c->op);
-    else if (c->coll == COLL_ALLGATHER)
-        status = weir_allgather(s->comm, c->in, c->out, c->count, c->type);
-    return ok(s, status, coll_name(c->coll));
+    return ok(s, call(s->comm, c, NULL), coll_name(c->coll));
 }
 
 static bool make_persistent(void *self, struct coll_call *c)
 {
     struct self *s = self;
     weir_request *request = NULL;
-    weir_status status = WEIR_ERR_UNSUPPORTED;
-    if (c->coll == COLL_BARRIER)
-        status = weir_barrier_init(s->comm, &request);
-    else if (c->coll == COLL_BCAST)
-        status = weir_bcast_init(s->comm, c->out, c->count, c->type, 0, &request);
-    else if (c->coll == COLL_ALLREDUCE)
-        status = weir_allreduce_init(s->comm, c->in, c->out, c->count, c->type, c->op, &request);
-    else if (c->coll == COLL_REDUCE_SCATTER)
-        status = weir_reduce_scatter_init(s->comm, c->in, c->out, c->count, c->type, c->op, &request);
-    else if (c->coll == COLL_ALLGATHER)
-        status = weir_allgather_init(s->comm, c->in, c->out, c->count, c->type, &request);
+    bool made = ok(s, call(s->comm, c, &request), "making a persistent call");
     c->handle = request;
-    return ok(s, status, "making a persistent call");
+    return made;
 }
 
 static bool free_persistent(void *self, struct coll_call *c)
