@@ -143,10 +143,25 @@ static void node_shared(void)
     OK(weir_mem_free(mem));
 }
 
+/* Memory of many bytes, of which a little is moved: it can be more than the network may lock. */
+static void large(uint64_t bytes)
+{
+    enum { PART = 100000 };
+    weir_mem *mem;
+    OK(weir_mem_alloc(comm, bytes, 0, &mem));
+    mapped(mem, PART);
+    put_signal_get(mem, PART);
+    OK(weir_mem_free(mem));
+    finish("large memory");
+    exit(0);
+}
+
 int main(int argc, char **argv)
 {
     weir_mem *mem;
     start();
+    if (argc > 2 && !strcmp(argv[1], "large"))
+        large(strtoull(argv[2], NULL, 10) << 20);
     if (argc > 1 && !strcmp(argv[1], "limit"))
         limit();
     for (uint64_t part = 1; part <= 300000; part = part * 17 + 3) {

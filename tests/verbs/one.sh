@@ -19,4 +19,16 @@ for way in $(ways); do
         printf '%s\n' "$output" | grep 'LIMIT'
     done
 done
+# A job that wants more than it may lock, but less than the libraries need for themselves: it works, by messages, and one
+# warning says why.
+mkdir /run/lib
+cp "$B"/.libs/libweir.so* /run/lib 2>/dev/null
+cp "$weirrun" "$mem" /run
+for way in $(ways); do
+    timed "$way: a job beyond its limit of locked memory" over "$way" 120 \
+        bash -c "ulimit -l 98304 && exec \"\$@\"" - "${nobody[@]}" \
+        env TEST_LOG=1 LD_LIBRARY_PATH=/run/lib /run/weirrun -n 2 /run/mem_test large 128
+    warnings=$(printf '%s\n' "$output" | grep -c 'cannot be registered with the network.*RLIMIT_MEMLOCK.*ulimit -l')
+    run "$way: $warnings warnings instead of one:$(printf '\n%s' "$output")" test "$warnings" -eq 1
+done
 finish
