@@ -64,6 +64,10 @@
       "find out by idle TCP connections that a rank on another node has died; one descriptor a rank in use")           \
     X(TIME, peer_timeout, PEER_TIMEOUT, "10s", "", USER,                                                               \
       "a host that does not answer for so long is taken for lost")                                                     \
+    X(TIME, warn_after, WARN_AFTER, "60s", "", USER,                                                                    \
+      "a wait in a collective that takes longer is reported once: which ranks have not come and what they called last")   \
+    X(TIME, timeout, TIMEOUT, "inf", "", USER,                                                                          \
+      "a wait in a collective that takes longer is an error that names the ranks that have not come")                    \
     X(BYTES, mem_limit, MEM_LIMIT, "inf", "", USER, "most bytes that weir_mem_alloc gives out to a rank")                \
     X(TEXT, algo, ALGO, "", "COLLECTIVE:ALGORITHM,...", USER,                                                           \
       "algorithms to use instead of the chosen ones, e.g. allgather:ring; what rank 0 says holds for all")             \

@@ -153,7 +153,7 @@ weir_status wr_comm_new(struct wr_comms *comms, weir_ctx *ctx, uint32_t id, cons
     struct weir_comm *comm = calloc(1, sizeof *comm);
     if (!comm)
         return wr_error_memory(err, sizeof *comm, "a communicator");
-    *comm = (struct weir_comm){.ctx = ctx, .engine = comms->engine, .p2p = comms->p2p, .mem = comms->mem, .size = size, .next_mem_id = 1};
+    *comm = (struct weir_comm){.ctx = ctx, .engine = comms->engine, .p2p = comms->p2p, .mem = comms->mem, .size = size, .next_mem_id = 1, .overdue = {.after_ns = WR_TIME_INF}};
     comm->group = (struct wr_group){.id = id, .size = size};
     wr_list_init(&comm->link);
     bool made = make_group(&comm->group, world);

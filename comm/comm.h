@@ -28,6 +28,8 @@ struct weir_comm {
     int nmates, mate;  /* and which of them this one is */
     uint64_t next_mem_id; /* of the next weir_mem; the same on all its ranks */
     unsigned nmems;       /* memory handles that are alive */
+    struct wr_overdue overdue; /* looks after the waits of its collective calls, and counts them; set by comm/coll */
+    const char *doing;    /* the latest of them, when it is not of comm/coll: "weir_mem_alloc" */
     struct wr_list link;  /* in wr_comms.alive or .stale */
 };
 
@@ -73,6 +75,19 @@ static inline int wr_comm_world_rank(const weir_comm *comm, int rank)
 static inline int wr_comm_lost(const weir_comm *comm)
 {
     return comm->engine->nlost ? wr_engine_lost_member(comm->engine, &comm->group) : -1;
+}
+
+/* Counts a collective call; `doing` is its name, NULL when comm/coll knows it. With the lock held. */
+static inline void wr_comm_step(weir_comm *comm, const char *doing)
+{
+    comm->overdue.step++;
+    comm->doing = doing;
+}
+
+/* Waits in a collective call. With the lock held. */
+static inline weir_status wr_comm_wait(const weir_comm *comm, bool (*ready)(void *arg), void *arg, weir_error *err)
+{
+    return wr_engine_wait_long(comm->engine, ready, arg, &comm->overdue, err);
 }
 
 /* Checks a rank of a communicator. */

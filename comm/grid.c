@@ -188,6 +188,7 @@ weir_status weir_grid_create(weir_comm *comm, int naxes, const weir_axis *axes, 
     weir_status status = wr_comm_check_alive(comm, &err);
     if (!status) {
         status = grid ? read_axes(naxes, axes, flags, &card, &err) : wr_error_memory(&err, sizeof *grid, "a grid");
+        wr_comm_step(comm, "weir_grid_create");
         status = wr_exchange_agree(comm, status, &err);
     }
     if (!status)
@@ -314,6 +315,7 @@ weir_status weir_grid_sub(weir_grid *grid, const char *axes, weir_comm **comm)
             if (!(set >> i & 1))
                 color += coord(grid, grid->comm->rank, i) * grid->stride[i];
         wr_engine_lock(grid->comm->engine);
+        wr_comm_step(grid->comm, "weir_grid_sub");
         status = wr_comm_split(grid->comm, color, grid->comm->rank, &grid->sub[set], &err);
         wr_engine_unlock(grid->comm->engine);
     }

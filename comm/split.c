@@ -171,6 +171,7 @@ static weir_status split_public(weir_comm *comm, int color, int key, weir_comm *
     struct weir_comm *made = NULL;
     wr_engine_lock(comm->engine);
     weir_status status = wr_comm_check_alive(comm, &err);
+    wr_comm_step(comm, operation);
     if (!status)
         status = wr_comm_split(comm, color, key, &made, &err);
     wr_engine_unlock(comm->engine);
@@ -213,6 +214,7 @@ static weir_status free_locked(weir_comm *comm, weir_error *err)
         return status;
     if (comm == comm->ctx->comms->world)
         return wr_error_set(err, WEIR_ERR_INVALID, "weir_finalize() frees it", "the communicator of all ranks cannot be freed");
+    wr_comm_step(comm, "weir_comm_free");
     if (wr_comm_lost(comm) >= 0)
         wr_coll_abandon_plans(comm->coll);
     else

@@ -43,19 +43,36 @@ static void coll_peer_lost(void *arg, int peer)
             wr_coll_peer_lost(comm->coll, peer);
 }
 
-static void coll_on_agree(void *arg, int source, const void *data, size_t len)
+/* The communicator that a message names by its first word, and the sender's rank in it; NULL when it is not known. */
+static struct weir_comm *find_comm(struct wr_comms *c, int source, const void *data, size_t len, int *rank)
 {
-    struct wr_comms *c = arg;
     struct weir_comm *comm;
     uint32_t id;
     if (len < sizeof id)
-        return;
+        return NULL;
     memcpy(&id, data, sizeof id);
     wr_list_for_each (comm, &c->alive, link) {
-        int rank = comm->group.id == id ? wr_group_rank(&comm->group, source) : -1;
-        if (rank >= 0)
-            wr_coll_on_agree(comm->coll, rank, data, len);
+        *rank = comm->group.id == id ? wr_group_rank(&comm->group, source) : -1;
+        if (*rank >= 0)
+            return comm;
     }
+    return NULL;
+}
+
+static void coll_on_agree(void *arg, int source, const void *data, size_t len)
+{
+    int rank;
+    struct weir_comm *comm = find_comm(arg, source, data, len, &rank);
+    if (comm)
+        wr_coll_on_agree(comm->coll, rank, data, len);
+}
+
+static void coll_on_overdue(void *arg, int source, const void *data, size_t len)
+{
+    int rank;
+    struct weir_comm *comm = find_comm(arg, source, data, len, &rank);
+    if (comm)
+        wr_coll_on_overdue(comm->coll, rank, data, len);
 }
 
 static bool coll_has_signals(void *arg)
@@ -71,7 +88,7 @@ static bool coll_has_signals(void *arg)
 static void add_coll(struct wr_comms *c)
 {
     struct wr_engine_user coll = {.arg = c,
-                                  .am = {[WR_AM_AGREE] = coll_on_agree},
+                                  .am = {[WR_AM_AGREE] = coll_on_agree, [WR_AM_OVERDUE] = coll_on_overdue},
                                   .on_peer_lost = coll_peer_lost,
                                   .progress = coll_progress};
     wr_engine_add_user(c->engine, &coll);

@@ -51,6 +51,7 @@ void wr_coll_note(struct wr_coll_state *s, const struct wr_coll_call *call, bool
     if (s->fast)
         wr_fast_note(s->fast, s->calls, r);
     s->calls++;
+    wr_comm_step(s->comm, NULL);
     s->told = false;
     s->looks = 0;
     s->since = 0;

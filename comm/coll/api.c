@@ -59,6 +59,10 @@ static weir_status make(weir_comm *comm, const struct wr_coll_call *call, enum w
     bool persistent = form == WR_COLL_PERSISTENT;
     if (s->broken)
         return wr_engine_stop_error(comm->engine, err);
+    if (s->gave_up.status) {
+        *err = s->gave_up;
+        return err->status;
+    }
     if (wr_comm_lost(comm) >= 0)
         return wr_engine_lost_error(comm->engine, &comm->group, -1, err);
     if (WR_UNLIKELY(!s->opened)) {

@@ -50,6 +50,8 @@ weir_status wr_coll_create(weir_comm *comm, struct wr_coll_state **state, weir_e
     if (!s)
         return wr_error_memory(err, sizeof *s, "collectives");
     s->comm = comm;
+    comm->overdue = (struct wr_overdue){
+        .after_ns = WR_MIN(comm->ctx->config.warn_after, comm->ctx->config.timeout), .look = wr_coll_overdue, .arg = s};
     wr_list_init(&s->plans);
     wr_list_init(&s->active);
     s->early = comm->rank == 0 ? calloc((size_t)comm->size, sizeof *s->early) : NULL;
@@ -73,6 +75,7 @@ void wr_coll_destroy(struct wr_coll_state *s)
     wr_fast_forget(s->fast);
     wr_pool_destroy(&s->requests);
     free(s->early);
+    free(s->late.seen);
     free(s->node_of);
     free(s->local_rank);
     free(s->node_rank_store);
@@ -153,6 +156,8 @@ weir_status wr_coll_request_new(struct wr_coll_state *s, const struct wr_coll_ca
     wr_request_init(&r->request, s->comm->ctx, s->comm->engine, &s->comm->group, -1, call->operation, release);
     wr_list_init(&r->link);
     r->state = s;
+    r->overdue = s->comm->overdue;
+    r->request.overdue = &r->overdue;
     r->instance = instance;
     r->exec = instance ? instance->exec : NULL;
     r->request.hurry = instance ? NULL : wr_fast_hurry;
@@ -184,6 +189,10 @@ void wr_coll_addresses(const weir_comm *comm, const struct wr_coll_call *call, c
 void wr_coll_request_start(struct wr_coll_request *r)
 {
     struct wr_coll_state *s = r->state;
+    if (r->request.persistent) {
+        wr_comm_step(s->comm, NULL);
+        r->overdue.step = s->comm->overdue.step;
+    }
     const struct wr_coll_instance *i = r->instance;
     const void *in;
     void *out;

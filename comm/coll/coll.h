@@ -122,6 +122,20 @@ void wr_coll_request_start(struct wr_coll_request *request);
 /* Requests that the user holds. */
 unsigned wr_coll_in_use(const struct wr_coll_state *state);
 
+/* ---- overdue.c: waits that take long ---- */
+
+/* What is known of a rank's calls. */
+struct wr_coll_seen {
+    bool answered;
+    uint64_t steps, calls;
+    struct wr_coll_record last;
+    char doing[24]; /* instead of the last call, when not empty */
+};
+
+weir_status wr_coll_overdue(const struct wr_overdue *o, int64_t since, int64_t *next, weir_error *err);
+/* A question, or an answer, has come from a rank; the first thing in it is the id of its communicator. */
+void wr_coll_on_overdue(struct wr_coll_state *state, int rank, const void *data, size_t len);
+
 /* ---- numbers.c: the counts of v-forms ---- */
 
 /* Whether the ranks know only the counts that concern them: then one plan serves all counts. */
@@ -212,10 +226,18 @@ struct wr_coll_state {
     int verdict_next;
     unsigned char verdict[176];
     struct wr_pool requests;
+    /* waits */
+    struct wr_overdue_state {
+        int64_t since;  /* of the wait that is looked after */
+        bool asked, warned;
+        struct wr_coll_seen *seen; /* by rank; NULL until somebody was asked */
+    } late;
+    weir_error gave_up; /* a wait has timed out: nothing can be called any more */
 };
 
 struct wr_coll_request {
     struct weir_request request;
+    struct wr_overdue overdue;
     struct wr_list link; /* in active */
     struct wr_coll_state *state;
     struct wr_coll_instance *instance;

@@ -140,7 +140,7 @@ weir_status wr_fast_run(struct wr_coll_state *s, const struct wr_coll_call *call
             wr_cpu_relax();
     }
     f->direct = &d.call;
-    weir_status status = wr_engine_wait(s->comm->engine, direct_ended, &d, WR_TIME_INF, err);
+    weir_status status = wr_comm_wait(s->comm, direct_ended, &d, err);
     f->direct = NULL;
     if (status)
         return status;

@@ -64,6 +64,8 @@ void wr_fast_break(struct wr_fast *f, weir_status status, int peer);
 
 /* Shows a call to the others. */
 void wr_fast_note(struct wr_fast *f, uint64_t number, const struct wr_coll_record *record);
+/* How many calls a rank has shown, and its latest; false when there is none. */
+bool wr_fast_last(const struct wr_fast *f, int rank, uint64_t *calls, struct wr_coll_record *record);
 /*
  * Compares the latest calls of all ranks with those of rank 0; a difference ends everything, see wr_coll_disagree(). `any`: also
  * calls that rank 0 has not made yet.

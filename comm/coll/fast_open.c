@@ -132,6 +132,20 @@ static const struct wr_coll_record *record_at(const struct wr_fast *f, int rank,
     return wr_load_acquire(&r->number_plus_one) == number + 1 ? &r->record : NULL;
 }
 
+bool wr_fast_last(const struct wr_fast *f, int rank, uint64_t *calls, struct wr_coll_record *record)
+{
+    *calls = 0;
+    for (int i = 0; i < WR_COLL_RECORDS; i++) {
+        const struct wr_fast_record *r = &f->mate[rank].part->board[i];
+        uint64_t number = wr_load_acquire(&r->number_plus_one);
+        if (number > *calls) {
+            *calls = number;
+            *record = r->record;
+        }
+    }
+    return *calls > 0;
+}
+
 /* Looks for a rank whose call of this number differs from that of rank 0, or of the lowest that has made it. */
 static bool compare_call(struct wr_coll_state *s, uint64_t number, bool any)
 {

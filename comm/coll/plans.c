@@ -258,7 +258,7 @@ static weir_status let_go(struct wr_coll_state *state, struct wr_coll_plan *plan
         struct wr_exec *x = plan->instance[i].exec;
         if (!x)
             continue;
-        status = wr_engine_wait(state->comm->engine, exec_is_done, x, WR_TIME_INF, err);
+        status = wr_comm_wait(state->comm, exec_is_done, x, err);
         state->plan_bytes -= wr_exec_bytes(x);
         if (!status)
             status = wr_exec_destroy(x, err);
@@ -360,7 +360,7 @@ weir_status wr_coll_plan_get(struct wr_coll_state *state, const struct wr_coll_c
         }
         state->plan_bytes += wr_exec_bytes(i->exec);
     }
-    status = wr_engine_wait(state->comm->engine, exec_is_done, i->exec, WR_TIME_INF, err);
+    status = wr_comm_wait(state->comm, exec_is_done, i->exec, err);
     if (!status && call->vector)
         status = bind_numbers(state, call, i, err);
     if (!status)

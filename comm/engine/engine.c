@@ -278,3 +278,21 @@ weir_status wr_engine_wait(struct wr_engine *e, bool (*ready)(void *arg), void *
         return wr_error_set(err, WEIR_ERR_CANCELED, "look at the launcher's report", "%s", e->abort_reason);
     return WEIR_OK;
 }
+
+weir_status wr_engine_wait_long(struct wr_engine *e, bool (*ready)(void *arg), void *arg, const struct wr_overdue *o,
+                                weir_error *err)
+{
+    if (!o || o->after_ns == WR_TIME_INF)
+        return wr_engine_wait(e, ready, arg, WR_TIME_INF, err);
+    /* with a deadline that has passed it only spins: most waits need no clock */
+    weir_status status = wr_engine_wait(e, ready, arg, 0, err);
+    if (status != WEIR_ERR_TIMEOUT)
+        return status;
+    int64_t since = wr_clock_ns(), next = wr_deadline(o->after_ns);
+    while ((status = wr_engine_wait(e, ready, arg, next, err)) == WEIR_ERR_TIMEOUT) {
+        status = o->look(o, since, &next, err);
+        if (status)
+            return status;
+    }
+    return status;
+}

@@ -30,7 +30,8 @@ enum wr_am_id {
     WR_AM_STAGED_PUT, /* comm/mem: a piece for memory that is not registered */
     WR_AM_STAGED_ASK, /* comm/mem: asks for a piece of such memory, or whether all pieces have come */
     WR_AM_STAGED_ANSWER,
-    WR_AM_AGREE /* comm/coll: which call a rank is in */
+    WR_AM_AGREE,   /* comm/coll: which call a rank is in */
+    WR_AM_OVERDUE  /* comm/coll: asks, and tells, what a rank has called last */
 };
 
 enum { WR_ENGINE_TRANSPORTS = 3 }; /* self, shm, and one for the network */
@@ -170,6 +171,21 @@ int wr_engine_poll(struct wr_engine *e);
  * WEIR_ERR_CANCELED when the launcher ends the job. What a lost rank means is up to ready().
  */
 weir_status wr_engine_wait(struct wr_engine *e, bool (*ready)(void *arg), void *arg, int64_t deadline, weir_error *err);
+
+/* What looks after a wait that takes long. */
+struct wr_overdue {
+    int64_t after_ns; /* when it is called first, since the wait began; WR_TIME_INF: never */
+    /*
+     * `since`: when the wait began. Sets *next to when to be called again. An error, filled in, ends the wait.
+     */
+    weir_status (*look)(const struct wr_overdue *o, int64_t since, int64_t *next, weir_error *err);
+    void *arg;
+    uint64_t step; /* what is waited for, for the arg */
+};
+
+/* wr_engine_wait() without a deadline of its own; `o` may be NULL. */
+weir_status wr_engine_wait_long(struct wr_engine *e, bool (*ready)(void *arg), void *arg, const struct wr_overdue *o,
+                                weir_error *err);
 
 /* Declares a rank lost; the layers above are told, once, from the next progress on. */
 void wr_engine_peer_lost(struct wr_engine *e, int peer, const char *reason);

@@ -167,6 +167,9 @@ HANDLER(6)
 HANDLER(7)
 HANDLER(8)
 HANDLER(9)
+HANDLER(10)
+HANDLER(11)
+HANDLER(12)
 
 static weir_status open_one(struct wr_engine *e, const char *name, weir_error *err)
 {
@@ -190,7 +193,8 @@ static weir_status open_one(struct wr_engine *e, const char *name, weir_error *e
         .peer_address = peer_address,
         .on_peer_lost = on_peer_lost,
         .arg = link,
-        .am = {on_message_0, on_message_1, on_message_2, on_message_3, on_message_4, on_message_5, on_message_6, on_message_7, on_message_8, on_message_9},
+        .am = {on_message_0, on_message_1, on_message_2, on_message_3, on_message_4, on_message_5, on_message_6, on_message_7, on_message_8, on_message_9,
+               on_message_10, on_message_11, on_message_12},
         .am_arg = e,
         .signals = e->signals,
         .nsignals = e->nsignals,

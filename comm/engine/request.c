@@ -36,8 +36,12 @@ weir_status wr_request_finish(struct weir_request *request, weir_error *err)
         request->hurry(request);
     if (request->complete)
         return end_request(request, err);
-    weir_status status = wr_engine_wait(request->engine, is_complete, request, WR_TIME_INF, err);
-    return status ? status : end_request(request, err);
+    weir_status status = wr_engine_wait_long(request->engine, is_complete, request, request->overdue, err);
+    if (!status)
+        return end_request(request, err);
+    if (request->complete && !request->persistent) /* it was given up */
+        request->release(request);
+    return status;
 }
 
 weir_status weir_wait(weir_request **request)

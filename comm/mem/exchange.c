@@ -19,10 +19,11 @@ static bool has_ended(void *arg)
     return m->request->complete || wr_comm_lost(m->comm) >= 0;
 }
 
-static weir_status finish(const weir_comm *comm, weir_request *request, bool (*cancel)(weir_request *request), weir_error *err)
+weir_status wr_exchange_finish(const weir_comm *comm, weir_request *request, bool (*cancel)(weir_request *request),
+                               weir_error *err)
 {
     struct message m = {comm, request};
-    weir_status status = wr_engine_wait(comm->engine, has_ended, &m, WR_TIME_INF, err);
+    weir_status status = wr_comm_wait(comm, has_ended, &m, err);
     if (!status && (request->complete || !cancel(request)))
         return wr_request_finish(request, err);
     if (status)
@@ -40,9 +41,9 @@ static weir_status swap(weir_comm *comm, const void *send, size_t send_bytes, in
         return status;
     sent = wr_p2p_send(comm->p2p, &comm->group, WR_P2P_EXCHANGE, send, send_bytes, to, tag, &out, err);
     if (!sent && out)
-        sent = finish(comm, out, wr_p2p_cancel_send, err);
+        sent = wr_exchange_finish(comm, out, wr_p2p_cancel_send, err);
     if (!sent)
-        return finish(comm, in, wr_p2p_cancel_recv, err);
+        return wr_exchange_finish(comm, in, wr_p2p_cancel_recv, err);
     wr_p2p_cancel_recv(in); /* it may never end: the peer is lost, or the job */
     return sent;
 }

@@ -11,6 +11,10 @@
 /* All-gather of `bytes` a rank, ordered by rank, in ceil(log2 n) steps. With the engine's lock held. */
 weir_status wr_exchange_allgather(weir_comm *comm, const void *send, void *recv, size_t bytes, weir_error *err);
 
+/* Waits for a message of such an exchange; when any member is lost, it is taken back by `cancel`. With the engine's lock held. */
+weir_status wr_exchange_finish(const weir_comm *comm, weir_request *request, bool (*cancel)(weir_request *request),
+                               weir_error *err);
+
 /* Returns when all ranks have come. With the engine's lock held. */
 weir_status wr_exchange_barrier(weir_comm *comm, weir_error *err);
 

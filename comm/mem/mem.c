@@ -441,6 +441,7 @@ static weir_status make_public(weir_comm *comm, void *addr, const struct request
     weir_error err = {.rank = -1};
     struct weir_mem *made = NULL;
     wr_engine_lock(comm->engine);
+    wr_comm_step(comm, operation);
     weir_status status = make(comm, addr, request, &made, &err);
     wr_engine_unlock(comm->engine);
     if (status)
@@ -509,13 +510,15 @@ static weir_status end(weir_mem *mem, bool user_owned, const char *operation)
     weir_status status;
     weir_comm *comm = mem->comm;
     wr_engine_lock(comm->engine);
-    if (!mem->alive || mem->user_owned != user_owned)
+    if (!mem->alive || mem->user_owned != user_owned) {
         status = wr_error_set(&err, mem->alive ? WEIR_ERR_INVALID : WEIR_ERR_STALE,
                               user_owned ? "free allocated memory with weir_mem_free()"
                                          : "end a registration with weir_mem_deregister()",
                               mem->alive ? "the memory was made in another way" : "the memory was freed already");
-    else
+    } else {
+        wr_comm_step(comm, operation);
         status = wr_mem_free(mem, &err);
+    }
     wr_engine_unlock(comm->engine);
     return status ? wr_comm_fail(comm, &err, operation) : WEIR_OK;
 }

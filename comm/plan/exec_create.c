@@ -91,7 +91,7 @@ static weir_status tell(struct wr_exec *x, int peer, weir_error *err)
             list[n++] = (struct told){x->counters[i].slot, x->counters[i].transport_slot};
     weir_status status =
         wr_p2p_send(comm->p2p, &comm->group, WR_P2P_PLANS, list, n * sizeof *list, peer, 0, &request, err);
-    return !status && request ? wr_request_finish(request, err) : status;
+    return !status && request ? wr_exchange_finish(comm, request, wr_p2p_cancel_send, err) : status;
 }
 
 static weir_status hear(struct wr_exec *x, int peer, weir_error *err)
@@ -103,7 +103,7 @@ static weir_status hear(struct wr_exec *x, int peer, weir_error *err)
     weir_status status =
         wr_p2p_recv(comm->p2p, &comm->group, WR_P2P_PLANS, list, sizeof list, peer, 0, &m, &request, err);
     if (!status)
-        status = wr_request_finish(request, err);
+        status = wr_exchange_finish(comm, request, wr_p2p_cancel_recv, err);
     for (uint32_t i = 0; !status && i < m.bytes / sizeof *list; i++)
         x->remote[x->nremote++] = (struct exec_remote){peer, list[i].slot, list[i].transport_slot};
     return status;
