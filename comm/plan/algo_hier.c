@@ -5,14 +5,15 @@
 #include "base/error.h"
 #include "comm/plan/algo_hier.h"
 
-/* A chunk by default; staged inputs of a lane hold at most STAGED elements unless that makes chunks too short. */
-enum { CHUNK = 1 << 15, STAGED = 1 << 20, SHORTEST = 256 };
+/* Bytes of a chunk by default; staged inputs of a lane hold at most STAGED bytes unless that makes chunks shorter than SHORTEST
+ * elements. What an agent has under way is bounded by the credits: a chunk for each other node and lane. */
+enum { CHUNK = 1 << 17, STAGED = 1 << 22, SHORTEST = 256 };
 
 static uint64_t chunk_of(const struct wr_plan_spec *spec)
 {
-    uint64_t most = WR_MAX(wr_largest_share(spec), 1), chunk = spec->chunk ? spec->chunk : CHUNK;
+    uint64_t most = WR_MAX(wr_largest_share(spec), 1), chunk = spec->chunk ? spec->chunk : CHUNK / spec->partial_size;
     if (!spec->chunk && !spec->in_mapped)
-        chunk = WR_MIN(chunk, (uint64_t)WR_MAX(STAGED / spec->topo->nranks, SHORTEST));
+        chunk = WR_MIN(chunk, WR_MAX((uint64_t)STAGED / spec->partial_size / (unsigned)spec->topo->nranks, (uint64_t)SHORTEST));
     return WR_MIN(chunk, most);
 }
 

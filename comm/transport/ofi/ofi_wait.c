@@ -27,7 +27,7 @@ static bool wr_ofi_is_readable(int fd)
 static void wr_ofi_try_stuck(struct wr_ofi_rail *rail)
 {
     struct fid *fid = &rail->cq->fid;
-    struct epoll_event event;
+    struct epoll_event event = {0};
     rail->stuck = false;
     if (fi_cq_signal(rail->cq) || fi_trywait(rail->fabric, &fid, 1) != FI_SUCCESS || !wr_ofi_is_readable(rail->wait_fd))
         return;
