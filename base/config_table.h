@@ -19,8 +19,8 @@
 #define WR_CONFIG_TABLE_H
 
 #define WR_CONFIG_TABLE(X)                                                                                             \
-    X(TEXT, log, LOG, "warn", "[COMPONENT:]LEVEL,...", USER,                                                           \
-      "what is logged: off, error, warn, info, debug or trace, for all or for one component, e.g. warn,boot:debug")    \
+    X(TEXT, log, LOG, "warn", "LEVEL|COMPONENT[:LEVEL],...", USER,                                                           \
+      "what is logged: off, error, warn, info, debug or trace, for all or for one component (info), e.g. warn,boot:debug,plan")    \
     X(TEXT, log_file, LOG_FILE, "", "path, %r is the rank", USER, "where the log goes instead of the standard error")  \
     X(ENUM, boot, BOOT, "auto", "auto|tcp|pmix|pmi2|pmi1|single", USER,                                                \
       "how ranks find each other; auto detects the launcher")                                                          \

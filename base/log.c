@@ -46,12 +46,14 @@ weir_status wr_log_set_levels(struct wr_log *log, const char *spec, weir_error *
         const char *word = colon ? colon + 1 : item;
         int level = name_index(level_names, WR_ARRAY_SIZE(level_names), word, len - (size_t)(word - item));
         int component = colon ? name_index(component_names, WR_LOG_NCOMPONENTS, item, (size_t)(colon - item)) : -1;
+        if (!colon && level < 0 && (component = name_index(component_names, WR_LOG_NCOMPONENTS, item, len)) >= 0)
+            level = WR_LOG_INFO;
         if (level < 0 || (colon && component < 0))
             return wr_error_set(err, WEIR_ERR_CONFIG,
                                 "levels are off, error, warn, info, debug, trace; components are ctx, config, topo, boot, "
                                 "transport, mem, p2p, plan, coll, optim",
-                                "WEIR_LOG=%s is not valid at '%.*s': it must be LEVEL or COMPONENT:LEVEL, "
-                                "separated by commas",
+                                "WEIR_LOG=%s is not valid at '%.*s': it must be LEVEL, COMPONENT or "
+                                "COMPONENT:LEVEL, separated by commas",
                                 spec, (int)len, item);
         for (int i = 0; i < WR_LOG_NCOMPONENTS; i++)
             if (component < 0 || i == component)

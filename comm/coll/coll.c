@@ -103,6 +103,8 @@ static void complete(struct wr_coll_request *r)
     weir_status status = wr_exec_status(r->exec);
     if (r->instance->numbers.places && !status)
         place_shares(r, 0, r->state->comm->size - 1, true);
+    if (r->instance->timed && !status)
+        wr_coll_end_timed(r->state, r->instance);
     wr_request_complete(&r->request, status);
 }
 
@@ -143,6 +145,11 @@ static void release(struct weir_request *request)
 unsigned wr_coll_in_use(const struct wr_coll_state *s)
 {
     return (unsigned)s->requests.in_use;
+}
+
+bool wr_coll_is_request(const struct weir_request *request)
+{
+    return request->release == release;
 }
 
 weir_status wr_coll_request_new(struct wr_coll_state *s, const struct wr_coll_call *call,
@@ -193,7 +200,7 @@ void wr_coll_request_start(struct wr_coll_request *r)
         wr_comm_step(s->comm, NULL);
         r->overdue.step = s->comm->overdue.step;
     }
-    const struct wr_coll_instance *i = r->instance;
+    struct wr_coll_instance *i = r->instance;
     const void *in;
     void *out;
     if (!i) {
@@ -202,6 +209,8 @@ void wr_coll_request_start(struct wr_coll_request *r)
         wr_fast_start(r);
         return;
     }
+    if (i->timed)
+        wr_coll_begin_timed(i);
     wr_coll_addresses(s->comm, &r->call, wr_exec_spec(r->exec), &in, &out);
     if (i->numbers.places) {
         int me = s->comm->rank;

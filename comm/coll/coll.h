@@ -100,9 +100,23 @@ void wr_coll_peer_lost(struct wr_coll_state *state, int peer);
 /* Whether a plan could go on although no transport has anything: its signals on the node are plain stores. */
 bool wr_coll_has_signals(const struct wr_coll_state *state);
 
+/* What has been decided for a plan. */
+struct wr_coll_choice {
+    const struct wr_algorithm *algorithm;
+    uint64_t chunk; /* elements; 0: the builder's default */
+    int rails;      /* ranks a node that use the network at once; 0: all */
+    bool asked;     /* by WEIR_ALGO */
+    double predicted, bound; /* ns by the cost model, and what no plan can be below; 0: it could not tell */
+};
+
 /* A plan that serves one call at a time. */
 struct wr_coll_instance {
     struct wr_exec *exec;
+    struct wr_coll_choice choice;
+    struct wr_coll_key key;
+    bool timed;                /* somebody may ask how long executions take */
+    uint64_t runs;             /* that were timed */
+    int64_t begun, last, best; /* ns: of this rank, from start to end */
     struct wr_coll_numbers {
         uint64_t *counts, *offsets; /* what the plan's spec points to, in its elements; one piece of memory */
         size_t cap;
@@ -118,6 +132,7 @@ struct wr_coll_request;
 weir_status wr_coll_request_new(struct wr_coll_state *state, const struct wr_coll_call *call,
                                 struct wr_coll_instance *instance, bool persistent, struct wr_coll_request **request,
                                 weir_error *err);
+bool wr_coll_is_request(const struct weir_request *request);
 void wr_coll_request_start(struct wr_coll_request *request);
 /* Requests that the user holds. */
 unsigned wr_coll_in_use(const struct wr_coll_state *state);
@@ -172,15 +187,6 @@ void wr_coll_break_plans(struct wr_coll_state *state);
 
 /* ---- choose.c ---- */
 
-/* What has been decided for a plan. */
-struct wr_coll_choice {
-    const struct wr_algorithm *algorithm;
-    uint64_t chunk; /* elements; 0: the builder's default */
-    int rails;      /* ranks a node that use the network at once; 0: all */
-    bool asked;     /* by WEIR_ALGO */
-    double predicted, bound; /* ns by the cost model, and what no plan can be below; 0: it could not tell */
-};
-
 /* One that rank 0 remembers. */
 enum { WR_COLL_DECISIONS = 64 };
 struct wr_coll_decision {
@@ -195,6 +201,15 @@ weir_status wr_coll_choose(struct wr_coll_state *state, const struct wr_plan_spe
 /* Collective: rank 0's choice, which is put into the spec. WEIR_ERR_MISMATCH, at all ranks, when they would make different plans
  * of it. */
 weir_status wr_coll_decide(struct wr_coll_state *state, struct wr_plan_spec *spec, struct wr_coll_choice *choice, weir_error *err);
+
+/* ---- explain.c ---- */
+
+/* Around an execution of a plan that is timed. */
+void wr_coll_begin_timed(struct wr_coll_instance *instance);
+void wr_coll_end_timed(struct wr_coll_state *state, struct wr_coll_instance *instance);
+
+/* In words: the call, what was chosen, what it should take and does. */
+void wr_coll_explain(const struct wr_coll_state *state, const struct wr_coll_instance *instance, char *text, size_t size);
 
 /* Whether WEIR_ALGO names an algorithm for a collective. */
 weir_status wr_coll_algorithm_asked(const struct wr_coll_state *state, enum wr_collective coll, bool *asked, weir_error *err);

@@ -157,7 +157,6 @@ static weir_status make_plan(struct wr_coll_state *state, const struct wr_coll_c
 {
     weir_comm *comm = state->comm;
     struct wr_plan_spec spec;
-    struct wr_coll_choice choice;
     struct wr_kernel kernel;
     struct plan_card card, *cards = malloc((size_t)comm->size * sizeof *cards);
     struct wr_exec_params params = {.comm = comm, .spec = &spec, .divide_by = divisor(comm, call)};
@@ -179,17 +178,22 @@ static weir_status make_plan(struct wr_coll_state *state, const struct wr_coll_c
         goto out;
     spec.in_mapped = all_mapped(comm, cards, true);
     spec.out_mapped = all_mapped(comm, cards, false);
-    status = wr_coll_decide(state, &spec, &choice, err);
+    status = wr_coll_decide(state, &spec, &instance->choice, err);
     if (status)
         goto out;
-    params.algorithm = choice.algorithm;
+    params.algorithm = instance->choice.algorithm;
     if (spec.reduces && wr_kernel_find(call->type, call->op, NULL, &kernel))
         params.kernel = &kernel;
-    if (comm->rank == 0)
-        wr_info(&comm->ctx->log, PLAN, "%s: %s%s of %llu elements of %u bytes%s%s", params.algorithm->name,
-                wr_collective_name(call->coll), call->vector ? "v" : "", (unsigned long long)card.key.count,
-                spec.elem_size, spec.in_mapped ? ", input mapped" : "", spec.out_mapped ? ", output mapped" : "");
     status = wr_exec_create(&params, &instance->exec, err);
+    if (status)
+        goto out;
+    instance->key = card.key;
+    instance->timed = persistent || wr_log_on(&comm->ctx->log, WR_LOG_PLAN, WR_LOG_DEBUG);
+    if (comm->rank == 0 && wr_log_on(&comm->ctx->log, WR_LOG_PLAN, WR_LOG_INFO)) {
+        char text[500];
+        wr_coll_explain(state, instance, text, sizeof text);
+        wr_info(&comm->ctx->log, PLAN, "%s", text);
+    }
 out:
     free(cards);
     return status;

@@ -19,6 +19,8 @@ static void levels_follow_the_specification(void **state)
     assert_int_equal(log.level[WR_LOG_CTX], WR_LOG_ERROR);
     assert_int_equal(log.level[WR_LOG_BOOT], WR_LOG_TRACE);
     assert_int_equal(log.level[WR_LOG_TOPO], WR_LOG_OFF);
+    assert_ok(wr_log_set_levels(&log, "error,plan", &err), &err);
+    assert_int_equal(log.level[WR_LOG_PLAN], WR_LOG_INFO);
     static const char *const bad[] = {"loud", "boot:", "bot:info", ":info", "warn,,x"};
     for (size_t i = 0; i < sizeof bad / sizeof bad[0]; i++) {
         assert_int_equal(wr_log_set_levels(&log, bad[i], &err), WEIR_ERR_CONFIG);
