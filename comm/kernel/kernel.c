@@ -9,7 +9,10 @@
 #include "base/isa.h"
 #include "comm/kernel/loops_table.h"
 
-enum { BLOCK_BYTES = 4096 }; /* of the accumulator */
+enum {
+    BLOCK_BYTES = 4096,       /* of the accumulator */
+    STREAMING_MIN = 32 << 20  /* results that no cache holds; below, storing past the caches takes longer */
+};
 
 size_t weir_type_size(weir_type type)
 {
@@ -80,7 +83,7 @@ bool wr_kernel_find(weir_type type, weir_op op, const char *want, struct wr_kern
                                  .size = weir_type_size(type),
                                  .partial_size = half ? sizeof(float) : weir_type_size(type),
                                  .loops = tables[isa][type][op],
-                                 .stream_bytes = WR_COPY_STREAMING_MIN};
+                                 .stream_bytes = STREAMING_MIN};
     return true;
 }
 

@@ -79,7 +79,7 @@ static void staged(const struct wr_plan_spec *spec, int rank, struct wr_program 
 {
     uint64_t chunk = chunk_of(spec), most = wr_largest_share(spec);
     uint32_t rounds = (uint32_t)((most + chunk - 1) / chunk);
-    copy_own(spec, rank, p);
+    uint64_t own = wr_plan_share_offset(spec, rank);
     for (uint32_t c = 0; c < rounds; c++) {
         uint64_t buffer = (c % BUFFERS) * chunk, at = c * chunk;
         /* as in reduce-scatter: only the last round says that it is over, when the next execution needs its
@@ -89,6 +89,9 @@ static void staged(const struct wr_plan_spec *spec, int rank, struct wr_program 
         wr_program_copy(p, wr_ref(rank, WR_BUF_SCRATCH, buffer), wr_ref(rank, WR_BUF_IN, at),
                         wr_chunk_len(wr_plan_share(spec, rank), chunk, c));
         wr_signal_mates(p, mates, READY);
+        if (!spec->in_place) /* while it is in the cache, and the others stage theirs */
+            wr_program_copy(p, wr_ref(rank, WR_BUF_OUT, own + at), wr_ref(rank, WR_BUF_IN, at),
+                            wr_chunk_len(wr_plan_share(spec, rank), chunk, c));
         for (int i = 1; i < mates->n; i++) {
             int peer = wr_mate(mates, i);
             wr_program_wait(p, peer, READY, c + 1);

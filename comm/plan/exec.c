@@ -30,7 +30,10 @@ static void run_copy(struct wr_exec *x, const struct exec_step *s)
     const struct exec_place *dst = &x->places[s->place], *src = dst + 1;
     if (dst->partial == src->partial) {
         size_t size = dst->partial ? x->spec.partial_size : x->spec.elem_size;
-        wr_copy(address(x, dst), address(x, src), s->len * size);
+        if (s->streams)
+            wr_copy_streaming(address(x, dst), address(x, src), s->len * size);
+        else
+            wr_copy(address(x, dst), address(x, src), s->len * size);
         return;
     }
     struct wr_operand operand = {address(x, src), src->partial};

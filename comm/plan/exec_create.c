@@ -7,6 +7,10 @@
 #include "comm/mem/exchange.h"
 #include "comm/plan/exec_impl.h"
 
+enum {
+    STREAMED_OUT = 4 << 20,   /* bytes of OUT from which on it does not stay in a cache ... */
+    STREAMED_STEP = 16 << 10  /* ... and of a step for which that is worth the fence */
+};
 enum { PUTS = 64 };
 
 /* ---- counters ---- */
@@ -192,6 +196,9 @@ static weir_status resolve_step(struct wr_exec *x, uint32_t index, const struct 
                               .value = s->flags & WR_STEP_EARLIER ? 0 : s->value};
     for (uint32_t i = 0; i < s->nrefs; i++)
         x->places[s->first_ref + i] = resolve_place(x, &x->program.refs[s->first_ref + i], cards);
+    if (s->op == WR_STEP_COPY)
+        out->streams = x->program.refs[s->first_ref].buffer == WR_BUF_OUT && s->len * x->spec.elem_size >= STREAMED_STEP &&
+                       wr_plan_out_len(&x->spec, x->program.refs[s->first_ref].rank) * x->spec.elem_size >= STREAMED_OUT;
     switch (s->op) {
     case WR_STEP_PUT:
         out->remote = true;

@@ -20,6 +20,7 @@ struct exec_step {
     uint32_t place; /* first of its places */
     uint64_t len;   /* elements */
     int peer, world; /* the peer in the communicator, and in the job */
+    bool streams;                 /* COPY: past the caches */
     bool remote;                  /* SIGNAL, WAIT: the peer is on another node */
     uint32_t *flag;               /* SIGNAL, WAIT on the node: where the counter is */
     uint32_t *sent;               /* SIGNAL on the node: how many were sent */
