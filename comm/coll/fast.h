@@ -20,6 +20,8 @@
 
 #include <weir/coll.h>
 
+enum { WR_FAST_RANKS = 64 }; /* most ranks */
+
 struct wr_fast;
 struct wr_coll_call;
 struct wr_coll_record;

@@ -12,8 +12,7 @@ enum {
     WR_FAST_SLOTS = 8,
     WR_FAST_INLINE = 56,       /* bytes beside the word */
     WR_FAST_BYTES = 16 << 10,  /* that a slot holds */
-    WR_FAST_READ = 64 << 10,   /* that a rank reads in one call */
-    WR_FAST_RANKS = 64
+    WR_FAST_READ = 64 << 10    /* that a rank reads in one call */
 };
 
 struct wr_fast_slot {

@@ -17,6 +17,7 @@ enum {
 struct wr_coll_plan {
     struct wr_list link;
     struct wr_coll_key key;
+    unsigned mapped; /* for which buffers, see find_all_memory() */
     uint64_t *counts; /* those of the key's hash */
     struct wr_coll_instance instance[INSTANCES];
     unsigned next;
@@ -42,8 +43,7 @@ struct wr_coll_key wr_coll_key(const weir_comm *comm, const struct wr_coll_call 
 /* What ranks compare before they make a plan. */
 struct plan_card {
     struct wr_coll_key key;
-    int64_t in_mem, out_mem; /* number of the memory handle that holds the buffer, -1 for none */
-    uint64_t in_offset, out_offset;
+    struct wr_exec_where where;
     int64_t persistent;
 };
 
@@ -121,38 +121,71 @@ static struct weir_mem *handle_of(struct wr_coll_state *state, const void *buffe
     return mem;
 }
 
-/* Whether all ranks of each node can reach each other's buffers: all are in memory handles of one making. */
-static bool all_mapped(const weir_comm *comm, const struct plan_card *cards, bool in)
+/* Peers on the node can work in buffers that are in memory handles of one making at all ranks: starts with all that is so ... */
+static void map_all(struct wr_plan_spec *spec)
 {
-    for (int r = 0; r < comm->size; r++) {
-        int64_t mine = in ? cards[r].in_mem : cards[r].out_mem, first = in ? cards[0].in_mem : cards[0].out_mem;
-        if (mine < 0 || mine != first)
-            return false;
-    }
-    return true;
+    spec->in_mapped = spec->out_mapped = true;
 }
 
-/* Finds the memory handles of a persistent call's buffers, so that peers on the node can work in them. */
-static void find_memory(struct wr_coll_state *state, const struct wr_coll_call *call, bool places,
-                        struct wr_exec_params *params, struct plan_card *card)
+/* ... and takes in what a rank says. */
+static void map_less(struct wr_plan_spec *spec, const struct wr_exec_where *first, const struct wr_exec_where *w)
+{
+    spec->in_mapped &= w->in_mem >= 0 && w->in_mem == first->in_mem;
+    spec->out_mapped &= w->out_mem >= 0 && w->out_mem == first->out_mem;
+}
+
+static const struct wr_exec_where nowhere = {-1, -1, 0, 0};
+
+/* Finds this rank's buffers. Of a broadcast all know the handle that the root's is in. */
+static struct wr_exec_where find_memory(struct wr_coll_state *state, const struct wr_coll_call *call,
+                                        const struct wr_plan_spec *spec, struct weir_mem **in_mem, struct weir_mem **out_mem)
 {
     const weir_comm *comm = state->comm;
-    const struct wr_plan_spec *spec = params->spec;
+    struct wr_exec_where w = nowhere;
     const void *in;
     void *out;
     wr_coll_addresses(comm, call, spec, &in, &out);
-    if (places) /* the plan works in a buffer of its own */
-        return;
-    params->in_mem = handle_of(state, in, wr_plan_in_len(spec, comm->rank) * spec->elem_size, &card->in_mem,
-                               &card->in_offset);
-    params->out_mem = handle_of(state, out, wr_plan_out_len(spec, comm->rank) * spec->elem_size, &card->out_mem,
-                                &card->out_offset);
-    params->in_offset = card->in_offset;
-    params->out_offset = card->out_offset;
+    *out_mem = handle_of(state, out, wr_plan_out_len(spec, comm->rank) * spec->elem_size, &w.out_mem, &w.out_offset);
+    if (call->coll == WR_COLL_BCAST) {
+        *in_mem = *out_mem;
+        w.in_mem = w.out_mem;
+        w.in_offset = w.out_offset;
+    } else {
+        *in_mem = handle_of(state, in, wr_plan_in_len(spec, comm->rank) * spec->elem_size, &w.in_mem, &w.in_offset);
+    }
+    return w;
+}
+
+/* The buffers of this time, for a plan that is kept. */
+struct buffers {
+    struct wr_exec_where where[WR_FAST_RANKS];
+    struct weir_mem *in_mem, *out_mem;
+    unsigned mapped; /* 0 where nothing was asked; else 1, 2 for a mapped IN, 4 for a mapped OUT */
+};
+
+/* The ranks of one node tell each other, in a blocking call, where their buffers are. */
+static weir_status find_all_memory(struct wr_coll_state *state, const struct wr_coll_call *call, struct buffers *b,
+                                   weir_error *err)
+{
+    struct wr_plan_spec spec;
+    fill_spec(state, call, &spec);
+    map_all(&spec);
+    struct wr_exec_where mine = find_memory(state, call, &spec, &b->in_mem, &b->out_mem);
+    struct wr_coll_call exchange = {.coll = WR_COLL_ALLGATHER,
+                                    .in = &mine,
+                                    .out = b->where,
+                                    .count = sizeof mine,
+                                    .type = WEIR_INT8,
+                                    .operation = call->operation};
+    weir_status status = wr_fast_run(state, &exchange, err);
+    for (int r = 0; r < state->comm->size && !status; r++)
+        map_less(&spec, &b->where[0], &b->where[r]);
+    b->mapped = 1 + 2u * spec.in_mapped + 4u * spec.out_mapped;
+    return status;
 }
 
 /* Collective. Of a local v-form the plan is made for any numbers, and those of the call are still to be put in. */
-static weir_status make_plan(struct wr_coll_state *state, const struct wr_coll_call *call, bool persistent,
+static weir_status make_plan(struct wr_coll_state *state, const struct wr_coll_call *call, bool persistent, bool maps,
                              struct wr_coll_instance *instance, weir_error *err)
 {
     weir_comm *comm = state->comm;
@@ -163,21 +196,24 @@ static weir_status make_plan(struct wr_coll_state *state, const struct wr_coll_c
     memset(&card, 0, sizeof card);
     fill_spec(state, call, &spec);
     card.key = wr_coll_key(comm, call);
-    card.in_mem = card.out_mem = -1;
+    card.where = nowhere;
     card.persistent = persistent;
     weir_status status = cards ? WEIR_OK : wr_error_memory(err, (size_t)comm->size * sizeof *cards, "a plan");
     if (!status && call->vector)
         status = wr_coll_set_numbers(comm, call, true, &instance->numbers, &spec, err);
-    if (!status && persistent && !spec.local)
-        find_memory(state, call, instance->numbers.places, &params, &card);
+    if (!status && maps && !spec.local && !instance->numbers.places) /* else the plan works in a buffer of its own */
+        card.where = find_memory(state, call, &spec, &params.in_mem, &params.out_mem);
+    params.in_offset = card.where.in_offset;
+    params.out_offset = card.where.out_offset;
     if (!status)
         status = wr_exchange_allgather(comm, &card, cards, sizeof card, err);
     if (!status)
         status = compare(state, cards, err);
     if (status)
         goto out;
-    spec.in_mapped = all_mapped(comm, cards, true);
-    spec.out_mapped = all_mapped(comm, cards, false);
+    map_all(&spec);
+    for (int r = 0; r < comm->size; r++)
+        map_less(&spec, &cards[0].where, &cards[r].where);
     status = wr_coll_decide(state, &spec, &instance->choice, err);
     if (status)
         goto out;
@@ -281,9 +317,9 @@ static weir_status make_room(struct wr_coll_state *state, weir_error *err)
     return status;
 }
 
-static bool is_of(const struct wr_coll_plan *plan, const struct wr_coll_key *key, const uint64_t *counts, size_t n)
+static bool is_of(const struct wr_coll_plan *plan, const struct wr_coll_key *key, unsigned mapped, const uint64_t *counts, size_t n)
 {
-    return !memcmp(&plan->key, key, sizeof *key) && (!plan->counts || !memcmp(plan->counts, counts, n * sizeof *counts));
+    return plan->mapped == mapped && !memcmp(&plan->key, key, sizeof *key) && (!plan->counts || !memcmp(plan->counts, counts, n * sizeof *counts));
 }
 
 static weir_status add(struct wr_coll_state *state, const struct wr_coll_key *key, const uint64_t *counts, size_t n,
@@ -308,21 +344,24 @@ static weir_status add(struct wr_coll_state *state, const struct wr_coll_key *ke
     return WEIR_OK;
 }
 
-static weir_status find_or_add(struct wr_coll_state *state, const struct wr_coll_call *call, struct wr_coll_plan **found,
-                               weir_error *err)
+static weir_status find_or_add(struct wr_coll_state *state, const struct wr_coll_call *call, unsigned mapped,
+                               struct wr_coll_plan **found, weir_error *err)
 {
     struct wr_coll_key key = wr_coll_key(state->comm, call);
     size_t n = (size_t)state->comm->size;
     struct wr_coll_plan *plan;
     wr_list_for_each (plan, &state->plans, link) {
-        if (!is_of(plan, &key, call->counts, n))
+        if (!is_of(plan, &key, mapped, call->counts, n))
             continue;
         wr_list_remove(&plan->link);
         wr_list_push_front(&state->plans, &plan->link);
         *found = plan;
         return WEIR_OK;
     }
-    return add(state, &key, call->counts, n, found, err);
+    weir_status status = add(state, &key, call->counts, n, found, err);
+    if (!status)
+        (*found)->mapped = mapped;
+    return status;
 }
 
 /* A plan that belongs to a persistent request. */
@@ -330,7 +369,7 @@ static weir_status make_own(struct wr_coll_state *state, const struct wr_coll_ca
                             weir_error *err)
 {
     struct wr_coll_instance *instance = calloc(1, sizeof *instance);
-    weir_status status = instance ? make_plan(state, call, true, instance, err)
+    weir_status status = instance ? make_plan(state, call, true, true, instance, err)
                                   : wr_error_memory(err, sizeof *instance, "a plan");
     if (!status && call->vector)
         status = bind_numbers(state, call, instance, err);
@@ -350,13 +389,17 @@ weir_status wr_coll_plan_get(struct wr_coll_state *state, const struct wr_coll_c
     struct wr_coll_plan *plan = NULL;
     if (persistent)
         return make_own(state, call, instance, err);
-    weir_status status = find_or_add(state, call, &plan, err);
+    struct buffers buffers;
+    buffers.mapped = 0;
+    weir_status status = blocking && state->fast && !call->vector ? find_all_memory(state, call, &buffers, err) : WEIR_OK;
+    if (!status)
+        status = find_or_add(state, call, buffers.mapped, &plan, err);
     if (status)
         return status;
     /* which instance follows from the order of calls alone, so that all ranks take the same */
     struct wr_coll_instance *i = &plan->instance[blocking ? 0 : plan->next++ % INSTANCES];
     if (!i->exec) {
-        status = make_plan(state, call, false, i, err);
+        status = make_plan(state, call, false, buffers.mapped, i, err);
         if (status) {
             if (!plan->instance[0].exec)
                 free_plan(state, plan);
@@ -367,6 +410,8 @@ weir_status wr_coll_plan_get(struct wr_coll_state *state, const struct wr_coll_c
     status = wr_comm_wait(state->comm, exec_is_done, i->exec, err);
     if (!status && call->vector)
         status = bind_numbers(state, call, i, err);
+    if (!status && buffers.mapped > 1)
+        wr_exec_rebind(i->exec, buffers.in_mem, buffers.out_mem, buffers.where);
     if (!status)
         *instance = i;
     return status;

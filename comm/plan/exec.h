@@ -19,6 +19,12 @@
 
 struct wr_exec;
 
+/* Where a rank's buffers are: numbers of the memory handles that hold them, -1 for none, and where they begin in those. */
+struct wr_exec_where {
+    int64_t in_mem, out_mem;
+    uint64_t in_offset, out_offset;
+};
+
 struct wr_exec_params {
     weir_comm *comm;
     const struct wr_plan_spec *spec; /* copied, but what it points to outlives the object */
@@ -39,6 +45,12 @@ weir_status wr_exec_create(const struct wr_exec_params *params, struct wr_exec *
  * collective; must not be running.
  */
 weir_status wr_exec_reshape(struct wr_exec *x, const struct wr_plan_spec *spec, weir_error *err);
+
+/*
+ * Other buffers of the same kind, by rank, for the next execution: of an object for one node. The handles are this rank's own;
+ * they are not looked at where the buffers are not mapped.
+ */
+void wr_exec_rebind(struct wr_exec *x, struct weir_mem *in_mem, struct weir_mem *out_mem, const struct wr_exec_where *where);
 
 /* Collective; must not be running. NULL is allowed. */
 weir_status wr_exec_destroy(struct wr_exec *x, weir_error *err);

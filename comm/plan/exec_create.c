@@ -181,6 +181,18 @@ static struct exec_place resolve_place(struct wr_exec *x, const struct wr_ref *r
     return p;
 }
 
+void wr_exec_rebind(struct wr_exec *x, struct weir_mem *in_mem, struct weir_mem *out_mem, const struct wr_exec_where *where)
+{
+    for (uint32_t i = 0; i < x->program.nrefs; i++) {
+        const struct wr_ref *ref = &x->program.refs[i];
+        if (ref->rank == x->params.comm->rank || ref->buffer == WR_BUF_SCRATCH)
+            continue;
+        bool in = ref->buffer == WR_BUF_IN;
+        const struct wr_exec_where *w = &where[ref->rank];
+        x->places[i].base = (char *)wr_mem_peer_address(in ? in_mem : out_mem, ref->rank) + (in ? w->in_offset : w->out_offset);
+    }
+}
+
 static weir_status resolve_step(struct wr_exec *x, uint32_t index, const struct wr_exec_card *cards, weir_error *err)
 {
     const struct wr_step *s = &x->program.steps[index];
