@@ -189,7 +189,8 @@ void wr_exec_rebind(struct wr_exec *x, struct weir_mem *in_mem, struct weir_mem 
             continue;
         bool in = ref->buffer == WR_BUF_IN;
         const struct wr_exec_where *w = &where[ref->rank];
-        x->places[i].base = (char *)wr_mem_peer_address(in ? in_mem : out_mem, ref->rank) + (in ? w->in_offset : w->out_offset);
+        char *base = wr_mem_member_address(in ? in_mem : out_mem, x->params.comm, ref->rank);
+        x->places[i].base = base + (in ? w->in_offset : w->out_offset);
     }
 }
 
