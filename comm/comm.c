@@ -171,6 +171,7 @@ void wr_comm_free(struct weir_comm *comm)
     if (!comm)
         return;
     wr_list_remove(&comm->link);
+    wr_shrink_free(comm);
     free(comm->group.world);
     free(comm->group.by_world);
     free(comm->node_of);

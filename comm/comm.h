@@ -28,6 +28,7 @@ struct weir_comm {
     int nmates, mate;  /* and which of them this one is */
     uint64_t next_mem_id; /* of the next weir_mem; the same on all its ranks */
     unsigned nmems;       /* memory handles that are alive */
+    struct wr_shrink *shrink; /* NULL until somebody shrinks it */
     struct wr_overdue overdue; /* looks after the waits of its collective calls, and counts them; set by comm/coll */
     const char *doing;    /* the latest of them, when it is not of comm/coll: "weir_mem_alloc" */
     struct wr_list link;  /* in wr_comms.alive or .stale */
@@ -89,6 +90,9 @@ static inline weir_status wr_comm_wait(const weir_comm *comm, bool (*ready)(void
 {
     return wr_engine_wait_long(comm->engine, ready, arg, &comm->overdue, err);
 }
+
+/* Frees comm->shrink. */
+void wr_shrink_free(struct weir_comm *comm);
 
 /* Checks a rank of a communicator. */
 weir_status wr_comm_check_rank(const weir_comm *comm, const char *what, int rank, weir_error *err);

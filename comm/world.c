@@ -9,6 +9,7 @@
 #include "base/error.h"
 #include "comm/coll/coll.h"
 #include "comm/mem/mem.h"
+#include "comm/shrink.h"
 #include "comm/transport/layer.h"
 #include "comm/transport/shm/shm.h"
 
@@ -30,8 +31,11 @@ static void coll_progress(void *arg)
 {
     struct wr_comms *c = arg;
     struct weir_comm *comm, *next;
-    wr_list_for_each_safe (comm, next, &c->alive, link)
+    wr_list_for_each_safe (comm, next, &c->alive, link) {
         wr_coll_progress(comm->coll);
+        if (WR_UNLIKELY(comm->shrink))
+            wr_shrink_progress(comm);
+    }
 }
 
 static void coll_peer_lost(void *arg, int peer)
@@ -67,6 +71,14 @@ static void coll_on_agree(void *arg, int source, const void *data, size_t len)
         wr_coll_on_agree(comm->coll, rank, data, len);
 }
 
+static void on_shrink(void *arg, int source, const void *data, size_t len)
+{
+    int rank;
+    struct weir_comm *comm = find_comm(arg, source, data, len, &rank);
+    if (comm)
+        wr_shrink_on_message(comm, rank, data, len);
+}
+
 static void coll_on_overdue(void *arg, int source, const void *data, size_t len)
 {
     int rank;
@@ -88,7 +100,7 @@ static bool coll_has_signals(void *arg)
 static void add_coll(struct wr_comms *c)
 {
     struct wr_engine_user coll = {.arg = c,
-                                  .am = {[WR_AM_AGREE] = coll_on_agree, [WR_AM_OVERDUE] = coll_on_overdue},
+                                  .am = {[WR_AM_AGREE] = coll_on_agree, [WR_AM_OVERDUE] = coll_on_overdue, [WR_AM_SHRINK] = on_shrink},
                                   .on_peer_lost = coll_peer_lost,
                                   .progress = coll_progress};
     wr_engine_add_user(c->engine, &coll);

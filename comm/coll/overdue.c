@@ -141,7 +141,7 @@ static int describe(const struct wr_coll_state *s, uint64_t step, char *text, si
     *missing = 0;
     *first = true;
     for (int r = 0; r < s->comm->size; r++) {
-        if (r == s->comm->rank)
+        if (r == s->comm->rank || s->comm->engine->lost[wr_comm_world_rank(s->comm, r)])
             continue;
         if (s->late.seen[r].answered && s->late.seen[r].steps >= step) {
             *first &= r > s->comm->rank;

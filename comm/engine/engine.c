@@ -32,8 +32,7 @@ void wr_engine_add_user(struct wr_engine *e, const struct wr_engine_user *user)
 
 /* ---- lost ranks ---- */
 
-/* `host` may be NULL. */
-static void lose(struct wr_engine *e, int peer, const char *host, const char *reason)
+void wr_engine_lose(struct wr_engine *e, int peer, const char *host, const char *reason)
 {
     if (peer < 0 || peer >= e->size || e->lost[peer])
         return;
@@ -45,15 +44,22 @@ static void lose(struct wr_engine *e, int peer, const char *host, const char *re
         else
             wr_engine_host(e, peer, loss->host, sizeof loss->host);
     }
-    if (!e->nlost++)
+    if (!e->nlost) {
         e->first_lost = peer;
+        e->lost_order = calloc((size_t)e->size, sizeof *e->lost_order);
+        e->told = e->lost_order ? calloc((size_t)e->size, sizeof *e->told) : NULL;
+    }
+    if (e->told)
+        e->lost_order[e->nlost] = peer;
+    e->nlost++;
+    e->gossip = true;
     e->lost[peer] = 1;
     wr_info(&e->ctx->log, TRANSPORT, "rank %d was lost%s%s", peer, reason ? ": " : "", reason ? reason : "");
 }
 
 void wr_engine_peer_lost(struct wr_engine *e, int peer, const char *reason)
 {
-    lose(e, peer, NULL, reason);
+    wr_engine_lose(e, peer, NULL, reason);
 }
 
 static void tell_losses(struct wr_engine *e)
@@ -99,7 +105,7 @@ static void poll_launcher(struct wr_engine *e)
     struct wr_boot_event event;
     while (wr_ctx_poll_event(e->ctx, &event)) {
         if (event.kind == WR_BOOT_EVENT_RANK_LOST) {
-            lose(e, event.rank, event.host, event.reason);
+            wr_engine_lose(e, event.rank, event.host, event.reason);
         } else if (event.kind == WR_BOOT_EVENT_JOB_ABORTED && !e->aborted) {
             e->aborted = true;
             snprintf(e->abort_reason, sizeof e->abort_reason, "the job is being ended%s%.150s", event.reason[0] ? ": " : "",
@@ -169,6 +175,7 @@ struct wr_transport *wr_engine_peer(struct wr_engine *e, int peer, weir_error *e
         return NULL;
     }
     e->connected[peer] = 1;
+    e->gossip = e->nlost > 0;
     wr_engine_watch(e, peer);
     return t;
 }
@@ -204,6 +211,8 @@ static int progress_some(struct wr_engine *e, int n)
             e->user[u].progress(e->user[u].arg);
     if (WR_UNLIKELY(e->nlost != e->ntold))
         tell_losses(e);
+    if (WR_UNLIKELY(e->gossip))
+        wr_engine_gossip(e);
     events += e->completed != completed; /* another thread may be waiting for it */
     if (events) {
         e->idle = 0;

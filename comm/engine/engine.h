@@ -31,7 +31,9 @@ enum wr_am_id {
     WR_AM_STAGED_ASK, /* comm/mem: asks for a piece of such memory, or whether all pieces have come */
     WR_AM_STAGED_ANSWER,
     WR_AM_AGREE,   /* comm/coll: which call a rank is in */
-    WR_AM_OVERDUE  /* comm/coll: asks, and tells, what a rank has called last */
+    WR_AM_OVERDUE, /* comm/coll: asks, and tells, what a rank has called last */
+    WR_AM_LOST,    /* comm/engine: a rank is lost */
+    WR_AM_SHRINK   /* comm: who is left */
 };
 
 enum { WR_ENGINE_TRANSPORTS = 3 }; /* self, shm, and one for the network */
@@ -72,6 +74,10 @@ struct wr_engine {
     uint8_t *connected; /* by rank */
     uint8_t *lost;      /* by rank: 1 found, 2 the layers above were told */
     int nlost, ntold, first_lost;
+    int *lost_order;    /* the lost ranks, as they were found */
+    uint32_t *told;     /* by rank: how many of these it was told */
+    bool gossip;        /* somebody is still to be told */
+    struct wr_engine_flush *flush; /* of everything, before closing */
     struct wr_engine_loss **loss; /* by rank; NULL until it is lost */
     struct wr_engine_address **address; /* by rank: of the transport that is routed to */
     uint64_t *signals;

@@ -17,6 +17,13 @@ struct wr_engine_flush {
     bool done;
 };
 
+/* As wr_engine_peer_lost(); `host` may be NULL. */
+void wr_engine_lose(struct wr_engine *e, int peer, const char *host, const char *reason);
+
+/* Tells ranks of losses, as far as there is room; and the handler of WR_AM_LOST. */
+void wr_engine_gossip(struct wr_engine *e);
+void wr_engine_on_lost(void *engine, int source, const void *data, size_t len);
+
 /* Begins to watch a rank that has just been connected, when it is reached through a network. */
 void wr_engine_watch(struct wr_engine *e, int peer);
 

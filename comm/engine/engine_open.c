@@ -170,6 +170,7 @@ HANDLER(9)
 HANDLER(10)
 HANDLER(11)
 HANDLER(12)
+HANDLER(13)
 
 static weir_status open_one(struct wr_engine *e, const char *name, weir_error *err)
 {
@@ -194,7 +195,7 @@ static weir_status open_one(struct wr_engine *e, const char *name, weir_error *e
         .on_peer_lost = on_peer_lost,
         .arg = link,
         .am = {on_message_0, on_message_1, on_message_2, on_message_3, on_message_4, on_message_5, on_message_6, on_message_7, on_message_8, on_message_9,
-               on_message_10, on_message_11, on_message_12},
+               on_message_10, on_message_11, on_message_12, on_message_13},
         .am_arg = e,
         .signals = e->signals,
         .nsignals = e->nsignals,
@@ -359,6 +360,8 @@ weir_status wr_engine_open(weir_ctx *ctx, uint32_t nsignals, struct wr_engine **
     e->rank = ctx->rank;
     e->size = ctx->size;
     e->numa = -1;
+    e->handler[WR_AM_LOST] = wr_engine_on_lost;
+    e->handler_arg[WR_AM_LOST] = e;
     pthread_mutex_init(&e->lock, NULL);
     weir_status status = allocate(e, nsignals, err);
     if (!status)
@@ -410,6 +413,9 @@ void wr_engine_close(struct wr_engine *e)
         free(e->loss[i]);
     free(e->address);
     free(e->loss);
+    free(e->lost_order);
+    free(e->told);
+    free(e->flush);
     free(e->route);
     free(e->connected);
     free(e->lost);

@@ -1,11 +1,14 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /* Leaving: what was sent must have left before the transports go, and who still sends must be answered until then. */
 #include <signal.h>
+#include <stdlib.h>
 
 #include "base/atomic.h"
 #include "base/clock.h"
 #include "base/error.h"
 #include "comm/engine/engine_impl.h"
+
+enum { AFTER_LOSS_NS = 2000000000 }; /* most time for what was sent to the others, when ranks are lost */
 
 static void flush_done(struct wr_op *op, weir_status status)
 {
@@ -18,22 +21,33 @@ static bool flush_is_done(void *arg)
     return ((struct wr_engine_flush *)arg)->done;
 }
 
-/* What was sent must have left before the transport goes. */
+/* Flushes to a peer, -1 for all; `flush` outlives the engine when it does not end in time. */
+static void flush_to(struct wr_engine *e, struct wr_transport *t, int peer, struct wr_engine_flush *flush, int64_t deadline)
+{
+    weir_status status;
+    weir_error err;
+    *flush = (struct wr_engine_flush){{flush_done}, false};
+    while ((status = t->ops->flush(t, peer, &flush->op, &err)) == WEIR_ERR_BUSY && !wr_deadline_passed(deadline))
+        wr_engine_progress(e);
+    if (status == WEIR_IN_PROGRESS && wr_engine_wait(e, flush_is_done, flush, deadline, &err))
+        wr_warn(&e->ctx->log, TRANSPORT, "closing although operations have not ended: %s", err.message);
+}
+
+/* What was sent must have left before the transport goes. What was sent to lost ranks may never end: only the others count. */
 static void drain(struct wr_engine *e)
 {
+    struct wr_engine_flush *flush = e->flush = calloc((size_t)WR_MAX(e->size, WR_ENGINE_TRANSPORTS), sizeof *flush);
     int64_t deadline = wr_deadline(e->ctx->config.boot_timeout);
-    struct wr_engine_flush flush[WR_ENGINE_TRANSPORTS];
+    if (!flush) /* then what was sent has had its time */
+        return;
     wr_engine_lock(e); /* waiting releases it */
-    for (int i = 0; i < e->ntransports && !e->nlost; i++) {
-        flush[i] = (struct wr_engine_flush){{flush_done}, false};
-        struct wr_transport *t = e->transport[i];
-        weir_status status;
-        weir_error err;
-        while ((status = t->ops->flush(t, -1, &flush[i].op, &err)) == WEIR_ERR_BUSY && !wr_deadline_passed(deadline))
-            wr_engine_progress(e);
-        if (status == WEIR_IN_PROGRESS && wr_engine_wait(e, flush_is_done, &flush[i], deadline, &err))
-            wr_warn(&e->ctx->log, TRANSPORT, "closing although operations have not ended: %s", err.message);
-    }
+    for (int i = 0; i < e->ntransports && !e->nlost; i++)
+        flush_to(e, e->transport[i], -1, &flush[i], deadline);
+    if (e->nlost)
+        deadline = WR_MIN(deadline, wr_deadline(AFTER_LOSS_NS));
+    for (int peer = 0; peer < e->size && e->nlost && !wr_deadline_passed(deadline); peer++)
+        if (wr_engine_ready(e, peer))
+            flush_to(e, wr_engine_route(e, peer), peer, &flush[peer], deadline);
     wr_engine_unlock(e);
 }
 

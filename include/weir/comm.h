@@ -90,7 +90,7 @@ weir_status weir_comm_split(weir_comm *comm, int color, int key, weir_comm **mad
 weir_status weir_comm_dup(weir_comm *comm, weir_comm **made);
 
 /**
- * Frees a communicator that weir_comm_split() or weir_comm_dup() made. Requests on it must have completed,
+ * Frees a communicator that weir_comm_split(), weir_comm_dup() or weir_comm_shrink() made. Requests on it must have completed,
  * and its persistent requests and its memory must have been freed before.
  *
  * Collective over comm, unless one of its ranks was lost: then it returns at once.
@@ -102,6 +102,23 @@ weir_status weir_comm_dup(weir_comm *comm, weir_comm **made);
  * Thread safety: one collective call at a time for each communicator.
  */
 weir_status weir_comm_free(weir_comm *comm);
+
+/**
+ * The communicator of the ranks that are left, in their order, after ranks of `comm` were lost (::WEIR_ERR_PEER_LOST). All ranks
+ * that are left get the same one; it works like any other. Ranks may be lost during the call: then they are left out, or, when
+ * the others had decided already, the new communicator has lost ranks in its turn and can be shrunk again. What was made on
+ * `comm` (requests, memory) can still be freed, each rank for itself.
+ *
+ * Collective over the ranks that are left. Once for each communicator.
+ *
+ * @param comm       a communicator
+ * @param[out] made  to be freed by weir_comm_free(); set on success only
+ * @return ::WEIR_OK; ::WEIR_ERR_INVALID when it was shrunk before; ::WEIR_ERR_TIMEOUT as WEIR_TIMEOUT has it;
+ *         ::WEIR_ERR_PEER_LOST when the others take this rank for lost; ::WEIR_ERR_NO_MEMORY
+ *
+ * Thread safety: one call that makes communicators at a time in a process.
+ */
+weir_status weir_comm_shrink(weir_comm *comm, weir_comm **made);
 
 /** @} */
 
