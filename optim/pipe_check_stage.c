@@ -120,8 +120,6 @@ static weir_status check_compute(struct stage_check *c)
         return refuse(c, WEIR_ERR_INVALID, "the gradient of its output has not come");
     if (i->op != WEIR_PIPE_OP_W && c->lists->zero && !chunk->unsharded)
         return refuse(c, WEIR_ERR_INVALID, "the parameters of the chunk are not gathered");
-    if (weights && chunk->reduced)
-        return refuse(c, WEIR_ERR_INVALID, "the gradients of the chunk were reduced before");
     if (i->op == WEIR_PIPE_OP_F)
         c->now.activations++;
     if (i->op == WEIR_PIPE_OP_I)

@@ -5,6 +5,7 @@
  * come to their end.
  */
 #include <stdlib.h>
+#include <string.h>
 
 #include "base/error.h"
 #include "optim/pipe.h"
@@ -144,9 +145,9 @@ static weir_status judge(const struct player *p, weir_error *err)
         wr_pipe_where(lists, s, p->at[s], where, sizeof where);
         if (p->at[peer] == lists->lengths[peer])
             return wr_error_set(err, WEIR_ERR_INVALID, NULL, "%swaits for ever: stage %d has come to its end", where, peer);
-        return wr_error_set(err, WEIR_ERR_INVALID, NULL, "%sa deadlock: it waits for %s stage %d, which waits itself at %s", where,
-                            wr_pipe_is_send(instr->op) ? "a free buffer to" : "a message of", peer,
-                            wr_pipe_where(lists, peer, p->at[peer], there, sizeof there));
+        wr_pipe_where(lists, peer, p->at[peer], there, sizeof there);
+        return wr_error_set(err, WEIR_ERR_INVALID, NULL, "%sa deadlock: it waits for a %s, and the other for %.*s", where,
+                            wr_pipe_is_send(instr->op) ? "free buffer" : "message", (int)strlen(there) - 2, there);
     }
     return WEIR_OK;
 }

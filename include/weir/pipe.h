@@ -224,7 +224,8 @@ int64_t weir_pipe_part(int64_t placement, int64_t stages, int64_t stage, int64_t
  * - zero 1 and 2: and one UNSHARD a chunk at the beginning: the parameters that the last step has updated shard by shard;
  * - zero 3: UNSHARD and RESHARD around the uses of each chunk, so that at most max_unsharded chunks are there at once. The
  *   next chunk is gathered as soon as another makes room; the chunk that makes room is the one that is needed last,
- *   but with two or more not the one in use just before, so that the gather goes on beside its computing.
+ *   but with two or more not the one in use just before, so that the gather goes on beside its computing, unless that is not
+ *   needed any more.
  *
  * @param options    what to write
  * @param[out] pipe  to be given to weir_pipe_destroy(); set on success only

@@ -17,6 +17,7 @@
 #include <weir/p2p.h>
 #include <weir/coll.h>
 #include <weir/pipe.h>
+#include <weir/pipe_engine.h>
 #include <weir/plan.h>
 #include <weir/coll_v.h>
 #include <weir/rule.h>

@@ -193,6 +193,38 @@ static int64_t count(const weir_pipe_lists *l, int stage, weir_pipe_op op)
     return n;
 }
 
+/* Is a chunk used after an instruction? */
+static bool used_after(const weir_pipe_lists *l, int stage, int64_t i, int chunk)
+{
+    for (i++; i < l->lengths[stage]; i++) {
+        const weir_pipe_instr *instr = &l->instrs[stage][i];
+        if (instr->op <= WEIR_PIPE_OP_B && instr->op != WEIR_PIPE_OP_W && instr->chunk == chunk)
+            return true;
+    }
+    return false;
+}
+
+/*
+ * With room for two chunks or more another chunk computes while one is gathered; but not at the beginning, and not when it takes
+ * the room of the chunk just before, which is not needed any more.
+ */
+static void check_overlap(const weir_pipe_lists *l, int stage)
+{
+    bool begun = false;
+    for (int64_t i = 0; i < l->lengths[stage]; i++) {
+        const weir_pipe_instr *gather = &l->instrs[stage][i], *use = gather + 1;
+        begun = begun || gather->op <= WEIR_PIPE_OP_B;
+        if (gather->op != WEIR_PIPE_OP_UNSHARD || !begun)
+            continue;
+        while (use->op > WEIR_PIPE_OP_B || use->op == WEIR_PIPE_OP_W)
+            use++;
+        bool last = gather[-1].op == WEIR_PIPE_OP_RESHARD && !used_after(l, stage, i, gather[-1].chunk);
+        if (use->chunk == gather->chunk && !last)
+            fail_msg("P %d, M %d, V %d, stage %d: instruction %d gathers what is used next", (int)l->stages, (int)l->microbatches,
+                     (int)l->chunks, stage, (int)i);
+    }
+}
+
 static void shard_one(weir_pipe_options *o)
 {
     weir_pipe_lists lists = {.size = sizeof lists};
@@ -210,6 +242,8 @@ static void shard_one(weir_pipe_options *o)
             assert_true(gathers == (o->zero ? lists.chunks : 0) && drops == 0);
         else
             assert_true(gathers == drops && gathers >= lists.chunks && stages[s].unsharded <= lists.max_unsharded);
+        if (o->zero == 3 && lists.max_unsharded > 1)
+            check_overlap(&lists, s);
         /* with room for all, each is gathered once; breadth first each twice, less those that stay between both passes */
         if (o->zero == 3 && lists.max_unsharded >= lists.chunks)
             assert_int_equal(gathers, lists.chunks);
