@@ -240,9 +240,9 @@ typedef struct weir_rule_data {
     size_t size;                        /**< sizeof(weir_rule_data) */
     float *master;                      /**< parameters, in and out */
     const void *grad;                   /**< gradients */
-    uint64_t grad_type;                 /**< ::WEIR_FP32, ::WEIR_BF16 or ::WEIR_FP16 */
+    uint64_t grad_type;                 /**< WEIR_FP32, WEIR_BF16 or WEIR_FP16 */
     void *out;                          /**< receives the parameters in low precision; NULL: none */
-    uint64_t out_type;                  /**< ::WEIR_BF16 or ::WEIR_FP16 */
+    uint64_t out_type;                  /**< WEIR_BF16 or WEIR_FP16 */
     void *states[WEIR_RULE_STATES_MAX]; /**< in the order of weir_rule_state_info() */
 } weir_rule_data;
 

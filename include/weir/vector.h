@@ -38,7 +38,7 @@ uint64_t weir_norm_blocks(uint64_t first, uint64_t n);
  * The sums of the squares of elements first .. first + n - 1, block by block, in fp64.
  *
  * @param x              the vector, at element 0, aligned to its elements
- * @param type           ::WEIR_FP32, ::WEIR_BF16 or ::WEIR_FP16
+ * @param type           WEIR_FP32, WEIR_BF16 or WEIR_FP16
  * @param first          first element
  * @param n              number of elements
  * @param[out] partials  weir_norm_blocks() sums; a block that the range covers in part gets the sum of that part. NaN and
@@ -73,7 +73,7 @@ double weir_clip_factor(double norm, double max_norm);
 weir_status weir_ema_update(float *average, const float *w, uint64_t n, double decay);
 
 /**
- * Converts n elements between ::WEIR_FP32, ::WEIR_BF16 and ::WEIR_FP16, of which one is fp32 or both are the same; rounds to
+ * Converts n elements between WEIR_FP32, WEIR_BF16 and WEIR_FP16, of which one is fp32 or both are the same; rounds to
  * nearest even. The arrays do not overlap.
  *
  * @return ::WEIR_OK; ::WEIR_ERR_INVALID for a missing or misaligned array or another pair of types
