@@ -93,7 +93,19 @@ static weir_status know_costs(struct wr_coll_state *state, weir_error *err)
     return status;
 }
 
-/* Predicts one candidate; takes it when it is clearly faster than the choice, or nothing has been chosen. */
+/*
+ * What a plan takes of the network, as the time for which it fills a node's interfaces on average, out and in. Others use the
+ * network too: of two plans that are nearly as fast the one that moves less is better, even where the busiest node is the same.
+ */
+static double load_of(const struct wr_plan_spec *spec, const struct wr_sim_result *result, const struct wr_cost *cost)
+{
+    double bytes = 0;
+    for (int i = 1; i < WR_SIM_LEVELS; i++)
+        bytes += (double)result->bytes[i];
+    return 2 * bytes / (spec->topo->nnodes * cost->bandwidth * cost->rails);
+}
+
+/* Predicts one candidate; takes it when it is clearly better than the choice, or nothing has been chosen. */
 static void consider(const struct wr_coll_state *state, const struct wr_plan_spec *spec, const struct wr_algorithm *a,
                      struct wr_coll_choice *choice)
 {
@@ -107,10 +119,11 @@ static void consider(const struct wr_coll_state *state, const struct wr_plan_spe
     }
     wr_debug(&state->comm->ctx->log, PLAN, "%s:%s, rails %d: %.2f us predicted", wr_collective_name(spec->coll), a->name,
              spec->rails, result.time / 1e3);
-    if (choice->algorithm && choice->predicted > 0 && result.time >= CLEAR * choice->predicted)
+    double weight = result.time + load_of(spec, &result, &state->cost);
+    if (choice->algorithm && choice->predicted > 0 && weight >= CLEAR * choice->weight)
         return;
     *choice = (struct wr_coll_choice){.algorithm = a, .chunk = spec->chunk, .rails = spec->rails, .predicted = result.time,
-                                      .bound = result.bound};
+                                      .bound = result.bound, .weight = weight};
 }
 
 static int most_mates(const struct wr_plan_topo *topo)
@@ -225,8 +238,12 @@ weir_status wr_coll_decide(struct wr_coll_state *state, struct wr_plan_spec *spe
             status = wr_error_set(err, WEIR_ERR_MISMATCH, "run one build of weir on all ranks",
                                   "ranks 0 and %d would make different plans of this %s", r, wr_collective_name(spec->coll));
     if (!status) {
-        *choice = (struct wr_coll_choice){wr_algorithms[cards[0].algorithm], cards[0].chunk, cards[0].rails, cards[0].asked != 0,
-                                          cards[0].predicted, cards[0].bound};
+        *choice = (struct wr_coll_choice){.algorithm = wr_algorithms[cards[0].algorithm],
+                                          .chunk = cards[0].chunk,
+                                          .rails = cards[0].rails,
+                                          .asked = cards[0].asked != 0,
+                                          .predicted = cards[0].predicted,
+                                          .bound = cards[0].bound};
         spec->chunk = choice->chunk;
         spec->rails = choice->rails;
     }

@@ -107,6 +107,7 @@ struct wr_coll_choice {
     int rails;      /* ranks a node that use the network at once; 0: all */
     bool asked;     /* by WEIR_ALGO */
     double predicted, bound; /* ns by the cost model, and what no plan can be below; 0: it could not tell */
+    double weight;           /* where it is made: by what it was chosen, see choose.c */
 };
 
 /* A plan that serves one call at a time. */
