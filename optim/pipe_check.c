@@ -69,7 +69,8 @@ static weir_status check_together(const weir_pipe_lists *lists, bool asked, weir
         wr_pipe_play(&bounded, &reason);
         char advice[96];
         snprintf(advice, sizeof advice, "give each channel %lld or more", (long long)report->buffers_least);
-        status = wr_error_set(err, WEIR_ERR_LIMIT, advice, "with %lld buffers a channel: %.400s", (long long)lists->buffers, reason.message);
+        status = wr_error_set(err, WEIR_ERR_LIMIT, advice, "with %lld buffer%s a channel: %.400s", (long long)lists->buffers,
+                              lists->buffers == 1 ? "" : "s", reason.message);
     }
     return status;
 }

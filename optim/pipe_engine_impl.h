@@ -129,7 +129,7 @@ weir_status wr_pipe_grant(weir_pipe_engine *e, int channel, weir_error *err);
 /* Starts to send the buffer of a SEND; *request is set until it may be written again. */
 weir_status wr_pipe_send(weir_pipe_engine *e, const weir_pipe_instr *instr, struct wr_pipe_ref from, weir_request **request, weir_error *err);
 
-/* Waits for the next message of a channel, which is `buffer`'s. */
+/* Waits for the message of a channel that wr_pipe_flow_before() has just counted, and grants more. */
 weir_status wr_pipe_receive(weir_pipe_engine *e, int channel, weir_error *err);
 
 /* WEIR_ERR_CANCELED when another stage has told that it failed. */

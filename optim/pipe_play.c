@@ -146,7 +146,7 @@ static weir_status judge(const struct player *p, weir_error *err)
         if (p->at[peer] == lists->lengths[peer])
             return wr_error_set(err, WEIR_ERR_INVALID, NULL, "%swaits for ever: stage %d has come to its end", where, peer);
         wr_pipe_where(lists, peer, p->at[peer], there, sizeof there);
-        return wr_error_set(err, WEIR_ERR_INVALID, NULL, "%sa deadlock: it waits for a %s, and the other for %.*s", where,
+        return wr_error_set(err, WEIR_ERR_INVALID, NULL, "%sit waits for a %s in a deadlock with %.*s", where,
                             wr_pipe_is_send(instr->op) ? "free buffer" : "message", (int)strlen(there) - 2, there);
     }
     return WEIR_OK;

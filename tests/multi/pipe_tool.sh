@@ -38,6 +38,8 @@ expect 2 '--microbatches few is not a number' gpipe --stages 2 --microbatches fe
 expect 2 '2000 stages are not between' gpipe --stages 2000 --microbatches 4
 expect 2 'gpipe has 1 chunk a stage, not 3' gpipe "${small[@]}" --chunks 3
 expect 2 'on stage 0, and 3 are the limit' gpipe "${small[@]}" --limit 3
+expect 2 'with 1 buffer a channel: stage [0-3], .* in a deadlock with stage [0-3], .*; give each channel 3 or more' \
+    interleaved --stages 4 --microbatches 11 --buffers 1
 expect 2 'no ZeRO stage 4' gpipe "${small[@]}" --zero 4
 expect 2 'too few numbers' gpipe "${small[@]}" --costs 1,2,3
 expect 2 'too many numbers' gpipe "${small[@]}" --costs 1,2,3,4,5,6,7
