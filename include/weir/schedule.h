@@ -35,11 +35,9 @@ extern "C" {
  * In the warm-up, t = 1 .. warmup: warmup_lr + (lr - warmup_lr) t / warmup.
  */
 typedef enum weir_schedule_kind {
-/** @cond */
 #define WEIR_SCHEDULE_ENUM(name, value, text) name = value,
     WEIR_SCHEDULE_TABLE(WEIR_SCHEDULE_ENUM)
 #undef WEIR_SCHEDULE_ENUM
-/** @endcond */
 } weir_schedule_kind;
 
 /** wsd: the decay is fast at first. */

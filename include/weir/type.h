@@ -32,11 +32,9 @@ extern "C" {
 
 /** Type of an element. fp16 is IEEE 754 binary16, bf16 the upper half of a binary32. */
 typedef enum weir_type {
-/** @cond */
 #define WEIR_TYPE_ENUM(name, value, text, bytes) name = value,
     WEIR_TYPE_TABLE(WEIR_TYPE_ENUM)
 #undef WEIR_TYPE_ENUM
-/** @endcond */
 } weir_type;
 
 /** Operations: X(name, value, text). */
@@ -56,11 +54,9 @@ typedef enum weir_type {
  * fp32 and rounded once, to nearest even.
  */
 typedef enum weir_op {
-/** @cond */
 #define WEIR_OP_ENUM(name, value, text) name = value,
     WEIR_OP_TABLE(WEIR_OP_ENUM)
 #undef WEIR_OP_ENUM
-/** @endcond */
 } weir_op;
 
 /** Bytes of an element; 0 for a type that does not exist. Thread safety: safe. */
