@@ -8,6 +8,7 @@
 
 #include "base/error.h"
 #include "comm/coll/coll.h"
+#include "comm/mem/exchange.h"
 #include "comm/mem/mem.h"
 #include "comm/shrink.h"
 #include "comm/transport/layer.h"
@@ -182,12 +183,38 @@ free_comms:
     return status;
 }
 
+static weir_status give_up(const struct wr_overdue *o, int64_t since, int64_t *next, weir_error *err)
+{
+    (void)o;
+    (void)since;
+    (void)next;
+    return wr_error_set(err, WEIR_ERR_TIMEOUT, NULL, "not all ranks have come to weir_finalize");
+}
+
+/*
+ * Waits by messages until all ranks have come to the end, answering them meanwhile, also those that contact this rank for the
+ * first time. False when they do not come.
+ */
+static bool meet(struct wr_comms *c, weir_ctx *ctx)
+{
+    weir_error err;
+    weir_status status = WEIR_OK;
+    wr_engine_lock(c->engine);
+    c->world->overdue = (struct wr_overdue){.after_ns = ctx->config.boot_timeout, .look = give_up};
+    if (!c->engine->nlost && !c->engine->aborted)
+        status = wr_exchange_barrier(c->world, &err);
+    wr_engine_unlock(c->engine);
+    if (status)
+        wr_info(&ctx->log, CTX, "leaving alone: %s", err.message);
+    return status != WEIR_ERR_TIMEOUT;
+}
+
 static void close_comms(weir_ctx *ctx, bool abandon)
 {
     struct wr_comms *c = ctx->comms;
     struct weir_comm *comm, *next;
     if (!abandon)
-        wr_engine_part(c->engine);
+        wr_engine_part(c->engine, meet(c, ctx));
     wr_list_for_each (comm, &c->alive, link)
         wr_coll_destroy(comm->coll);
     wr_mem_state_destroy(c->mem); /* gives registrations back, so before the transports close */

@@ -8,9 +8,11 @@
 #include "base/copy.h"
 #include "base/error.h"
 
+/* Where the ranks of a node share no memory (WEIR_TRANSPORT names a network) plans must take each for a node of its own. */
 static weir_status make_topo(struct wr_coll_state *s, weir_error *err)
 {
-    int n = s->comm->size, nodes = s->comm->nnodes;
+    bool together = s->comm->engine->shares_memory;
+    int n = s->comm->size, nodes = together ? s->comm->nnodes : n;
     s->node_of = malloc((size_t)n * sizeof *s->node_of);
     s->local_rank = malloc((size_t)n * sizeof *s->local_rank);
     s->node_rank_store = malloc((size_t)n * sizeof *s->node_rank_store);
@@ -19,7 +21,7 @@ static weir_status make_topo(struct wr_coll_state *s, weir_error *err)
     if (!s->node_of || !s->local_rank || !s->node_rank_store || !s->node_size || !s->node_ranks)
         return wr_error_memory(err, (size_t)n * 3 * sizeof *s->node_of, "the ranks' nodes");
     for (int r = 0; r < n; r++) {
-        s->node_of[r] = s->comm->node_of[r];
+        s->node_of[r] = together ? s->comm->node_of[r] : r;
         s->local_rank[r] = s->node_size[s->node_of[r]]++;
     }
     for (int node = 0, at = 0; node < nodes; at += s->node_size[node++])

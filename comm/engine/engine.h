@@ -68,6 +68,7 @@ struct wr_engine {
     int ntransports;
     int numa;     /* this rank's NUMA domain, -1 when unknown */
     char nic[64]; /* the network interface to prefer, "" for any */
+    bool shares_memory; /* ranks of a node reach each other by shared memory; the same on all ranks */
     int *node_ranks; /* ranks of this node, ascending */
     int node_size, node_rank;
     uint8_t *route;     /* by rank: index into transport[], or WR_NO_ROUTE */
@@ -109,9 +110,10 @@ weir_status wr_engine_open(weir_ctx *ctx, uint32_t nsignals, struct wr_engine **
 
 /*
  * Before wr_engine_close(), without the lock: waits until what was sent has left, as far as that is possible, and then until
- * all ranks have got so far, answering them meanwhile. Collective.
+ * all ranks have got so far, answering them meanwhile. Collective. `met`: all ranks have come to the end; only then are
+ * they waited for. Whom this rank has not connected yet it cannot answer: the launcher, which knows the addresses, is busy.
  */
-void wr_engine_part(struct wr_engine *e);
+void wr_engine_part(struct wr_engine *e, bool met);
 
 /* Closes the transports; operations that have not ended do not complete. */
 void wr_engine_close(struct wr_engine *e);

@@ -372,6 +372,7 @@ weir_status wr_engine_open(weir_ctx *ctx, uint32_t nsignals, struct wr_engine **
         status = wr_transport_choose(ctx, &choice, err);
     if (status)
         goto failed;
+    e->shares_memory = choice.shm;
     weir_error failure;
     weir_status opened = open_chosen(e, &choice, &failure);
     status = publish(e, opened ? &failure : NULL, err);

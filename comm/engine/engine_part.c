@@ -84,13 +84,13 @@ static bool start_server(struct server *s, pthread_t *thread)
     return started;
 }
 
-void wr_engine_part(struct wr_engine *e)
+void wr_engine_part(struct wr_engine *e, bool met)
 {
     struct server server = {e, false};
     pthread_t thread;
     weir_error err;
     drain(e);
-    if (e->size == 1 || e->nlost || e->aborted)
+    if (e->size == 1 || !met || e->nlost || e->aborted)
         return;
     bool served = start_server(&server, &thread);
     if (wr_ctx_fence(e->ctx, &err))

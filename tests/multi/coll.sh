@@ -9,6 +9,7 @@ for n in 1 2 3 5; do
 done
 for net in $(networks); do
     run "$net, two nodes" env WEIR_NETWORK=$net timeout 60 "$weirrun" -n 4 --nodes 2 "$t" -r 12
+    run "$net alone" env WEIR_TRANSPORT=$net timeout 60 "$weirrun" -n 3 "$t" -r 4 -s 4
     run "$net, unequal nodes" env WEIR_NETWORK=$net timeout 60 "$weirrun" -n 5 --nodes 3 --placement list:0,1,0,0,2 "$t" -r 8 -s 5
 done
 run "rings" env WEIR_ALGO=allreduce:ring,allgather:ring,reduce_scatter:ring,bcast:chain timeout 60 "$weirrun" -n 4 --nodes 2 --placement cyclic "$t" -r 8
