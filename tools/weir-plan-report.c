@@ -63,20 +63,32 @@ static void print_excess(double ratio, const char *verb, FILE *out)
         fprintf(out, "; a node %s up to %.3f times what it must", verb, ratio);
 }
 
+/* What was and was not proven of a machine that is too large. */
+static void print_scan(const struct plan_report *r, const struct plan_outcome *o, FILE *out)
+{
+    fprintf(out, "  in full: the programs of all %d ranks stay inside their memory, and every signal has its wait\n", r->spec.topo->nranks);
+    if (o->small_ranks)
+        fprintf(out, "  on %d nodes of the same shape (%d ranks): contents, order, no deadlock\n", o->small_nodes, o->small_ranks);
+    if (o->simulated && o->result.method != WR_SIM_FIT)
+        fprintf(out, "  at full size it ends in the simulation: %s\n", o->result.how);
+}
+
 void plan_print_proofs(const struct plan_report *r, FILE *out)
 {
     char scratch[32], local[32], network[32];
     for (int i = 0; i < r->n; i++) {
         const struct plan_outcome *o = &r->outcome[i];
-        if (!o->verified)
+        if (!o->verified && !o->scanned)
             continue;
-        fprintf(out, "proven: %s: %llu steps, %u lane%s a rank, %s of scratch; %s loaded and stored, %s between nodes",
-                o->algorithm->name, (unsigned long long)o->proof.steps, o->proof.max_lanes, o->proof.max_lanes == 1 ? "" : "s",
+        fprintf(out, "%s: %s: %llu steps, %u lane%s a rank, %s of scratch; %s loaded and stored, %s between nodes",
+                o->verified ? "proven" : "checked", o->algorithm->name, (unsigned long long)o->proof.steps, o->proof.max_lanes, o->proof.max_lanes == 1 ? "" : "s",
                 bytes_text(o->proof.max_scratch * r->spec.partial_size, scratch), bytes_text(o->proof.local_bytes, local),
                 bytes_text(o->proof.network_bytes, network));
         print_excess(o->egress, "sends", out);
         print_excess(o->ingress, "receives", out);
         fputs("\n", out);
+        if (o->scanned)
+            print_scan(r, o, out);
     }
 }
 
@@ -146,6 +158,8 @@ static void json_proof(const struct plan_report *r, const struct plan_outcome *o
                 (unsigned long long)ingress);
     }
     fputs("]}", out);
+    if (o->scanned)
+        fprintf(out, ", \"proven_nodes\": %d, \"proven_ranks\": %d", o->small_nodes, o->small_ranks);
 }
 
 static void json_result(const struct plan_report *r, const struct wr_sim_result *s, FILE *out)
@@ -179,7 +193,7 @@ void plan_print_json(const struct plan_report *r, FILE *out)
     for (int i = 0; i < r->n; i++) {
         const struct plan_outcome *o = &r->outcome[i];
         fprintf(out, "%s{\"name\": \"%s\", \"proven\": %s", i ? ", " : "", o->algorithm->name, o->verified ? "true" : "false");
-        if (o->verified)
+        if (o->verified || o->scanned)
             json_proof(r, o, out);
         if (o->simulated) {
             json_result(r, &o->result, out);

@@ -11,7 +11,7 @@
 #include "comm/plan/simulate.h"
 #include "comm/plan/verify.h"
 
-enum { PLAN_ALGORITHMS = 32, PLAN_VERIFY_RANKS = 4096, PLAN_DRAW_RANKS = 256 };
+enum { PLAN_ALGORITHMS = 32, PLAN_VERIFY_RANKS = 4096, PLAN_SMALL_RANKS = 1024, PLAN_DRAW_RANKS = 256 };
 
 struct plan_options {
     enum wr_collective coll;
@@ -36,7 +36,8 @@ void plan_machine_free(struct plan_machine *machine);
 /* What became of one algorithm. */
 struct plan_outcome {
     const struct wr_algorithm *algorithm;
-    bool verified, simulated;
+    bool verified, scanned, simulated; /* scanned: see wr_verify_scan() */
+    int small_nodes, small_ranks;      /* of the smaller machine for which it was proven instead */
     struct wr_verify_result proof;
     double egress, ingress; /* most bytes of a node over what it must send and receive; 0: it must not */
     struct wr_sim_result result;
@@ -51,6 +52,9 @@ struct plan_report {
     struct plan_outcome outcome[PLAN_ALGORITHMS];
     int n;
 };
+
+/* weir-plan-proof.c: of all ranks or, where these are too many, what can be. */
+weir_status plan_prove(const struct plan_report *report, struct plan_outcome *outcome, weir_error *err);
 
 /* weir-plan-report.c */
 void plan_print_machine(const struct plan_report *report, FILE *out);

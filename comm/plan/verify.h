@@ -51,6 +51,15 @@ weir_status wr_verify_programs(const struct wr_plan_spec *spec, const struct wr_
 weir_status wr_verify(const struct wr_plan_spec *spec, const struct wr_algorithm *algorithm,
                       struct wr_verify_result *result, weir_error *err);
 
+/*
+ * What needs no symbolic run, for any number of ranks in memory that grows with their number only: all programs are built, one at
+ * a time; every step stays inside the memory that exists and is mapped, every put is covered by a signal, and as many signals are
+ * sent as are waited for, in every counter (by a fingerprint: a mistake passes with a chance of 2^-64). It says nothing about
+ * contents, order and deadlock; `order` and `same_at_all` of the result are not set.
+ */
+weir_status wr_verify_scan(const struct wr_plan_spec *spec, const struct wr_algorithm *algorithm, struct wr_verify_result *result,
+                           weir_error *err);
+
 /* Builds the programs of all ranks; *programs is freed by wr_programs_free(). */
 weir_status wr_programs_build(const struct wr_plan_spec *spec, const struct wr_algorithm *algorithm,
                               struct wr_program **programs, weir_error *err);

@@ -221,6 +221,8 @@ struct wr_verifier {
 
 /* ---- static checks (verify_prepare.c) ---- */
 weir_status wr_verify_prepare(struct wr_verifier *v);
+/* The steps of one lane; counts the signals of its counters. */
+weir_status wr_verify_check_lane(struct wr_verifier *v, struct wr_vlane *lane);
 /* IN of this rank is a part of its OUT. */
 bool wr_verify_in_place(const struct wr_plan_spec *spec, int rank);
 

@@ -219,7 +219,7 @@ static weir_status cover_puts(struct wr_verifier *v, struct wr_vlane *lane)
     return WEIR_OK;
 }
 
-static weir_status check_lane(struct wr_verifier *v, struct wr_vlane *lane)
+weir_status wr_verify_check_lane(struct wr_verifier *v, struct wr_vlane *lane)
 {
     const struct wr_program *p = v->rank[lane->rank].program;
     struct wr_vaux *aux = v->aux + v->rank[lane->rank].aux + lane->first;
@@ -273,7 +273,7 @@ weir_status wr_verify_prepare(struct wr_verifier *v)
     weir_status status = WEIR_OK;
     v->ndims = v->nlanes;
     for (uint32_t i = 0; i < v->nlanes && status == WEIR_OK; i++)
-        status = check_lane(v, &v->lane[i]);
+        status = wr_verify_check_lane(v, &v->lane[i]);
     if (status == WEIR_OK)
         status = check_counters(v);
     return status == WEIR_OK ? find_channels(v) : status;
