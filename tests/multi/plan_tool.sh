@@ -48,7 +48,7 @@ expect 2 'does not divide 2 nodes' "$plan" allgather "${small[@]}" --levels swit
 expect 2 "rope" "$plan" allgather "${small[@]}" --levels rope:2
 expect 2 'there is no cost speed=3' "$plan" allgather "${small[@]}" --cost speed=3
 expect 1 'no smaller machine of the same shape' "$plan" bcast --nodes 4099 --ppn 1 --bytes 1K --algo binomial --verify
-expect 0 'on 512 nodes of the same shape \(512 ranks\): contents, order, no deadlock' "$plan" barrier --nodes 8192 --ppn 1 --algo dissemination --verify
+expect 0 'on 1024 nodes of the same shape \(1024 ranks\): contents, order, no deadlock' "$plan" barrier --nodes 8192 --ppn 1 --algo dissemination --verify
 expect 2 "'weir-plan --help' lists the options" "$plan" --nonsense
 expect 1 'No such file' "$plan" allgather "${small[@]}" --svg "$tmp/none/a.svg"
 expect 1 'would show nothing' "$plan" allgather --nodes 600 --ppn 1 --bytes 1M --algo hier --simulate --svg "$tmp/a.svg"
