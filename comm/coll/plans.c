@@ -91,11 +91,9 @@ static void fill_spec(const struct wr_coll_state *state, const struct wr_coll_ca
         spec->in_place = call->in == WEIR_IN_PLACE;
     spec->reduces = wr_coll_combines(call->coll);
     if (spec->reduces) {
-        struct wr_kernel k;
-        wr_kernel_find(call->type, call->op, NULL, &k);
         spec->count = call->count;
-        spec->elem_size = (uint32_t)k.size;
-        spec->partial_size = (uint32_t)k.partial_size;
+        spec->elem_size = (uint32_t)size;
+        spec->partial_size = (uint32_t)wr_kernel_partial_size(call->type);
     } else { /* bytes */
         spec->count = call->count * size;
         spec->elem_size = spec->partial_size = 1;

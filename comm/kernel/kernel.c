@@ -72,16 +72,20 @@ bool wr_kernel_exists(weir_type type, weir_op op)
     return weir_type_size(type) && weir_op_name(op) && wr_loops_generic[type][op].combine;
 }
 
+size_t wr_kernel_partial_size(weir_type type)
+{
+    return type == WEIR_FP16 || type == WEIR_BF16 ? sizeof(float) : weir_type_size(type);
+}
+
 bool wr_kernel_find(weir_type type, weir_op op, const char *want, struct wr_kernel *kernel)
 {
     enum wr_isa isa;
     if (!wr_kernel_exists(type, op) || !wr_isa_find(want, &isa))
         return false;
-    bool half = type == WEIR_FP16 || type == WEIR_BF16;
     *kernel = (struct wr_kernel){.type = type,
                                  .op = op,
                                  .size = weir_type_size(type),
-                                 .partial_size = half ? sizeof(float) : weir_type_size(type),
+                                 .partial_size = wr_kernel_partial_size(type),
                                  .loops = tables[isa][type][op],
                                  .stream_bytes = STREAMING_MIN};
     return true;

@@ -47,8 +47,13 @@ struct wr_operand {
 /* Whether elements of a type can be combined by an operation. */
 bool wr_kernel_exists(weir_type type, weir_op op);
 
-/* The fastest kernel for this machine. `isa` of "generic", "avx2", "avx512" insists on one; NULL chooses. False when it does not
- * exist. */
+/* Bytes of a partial result. */
+size_t wr_kernel_partial_size(weir_type type);
+
+/*
+ * The fastest kernel for this machine. `isa` of "generic", "avx2", "avx512" insists on one; NULL chooses. False when it does not
+ * exist. Not for every call: it asks the processor what it can, which takes microseconds in a virtual machine.
+ */
 bool wr_kernel_find(weir_type type, weir_op op, const char *isa, struct wr_kernel *kernel);
 
 /*

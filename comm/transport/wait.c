@@ -20,7 +20,8 @@
 
 enum {
     MOST_TRANSPORTS = 8,
-    CROWDED_SPIN_NS = 2000,      /* polling before the core is given away when others want it */
+    CROWDED_SPIN_NS = 2000,      /* polling before the core is given away when there are more ranks than cores ... */
+    CONTENDED_SPIN_NS = 15000,   /* ... and when others want it: as long as it takes to block and to be woken */
     FIRST_NAP_NS = 20000,        /* of a transport that cannot wake us */
     LONGEST_NAP_NS = 1000000,
     LONGEST_BLOCK_NS = 1000000000, /* then transports look after themselves */
@@ -337,7 +338,7 @@ static int poll_for(struct wr_waiter *w, bool (*ended)(void *arg), void *arg, in
         if (now - last > GAP_NS)
             w->contended_until = now + CONTENDED_NS;
         last = now;
-        if (now - start >= (now < w->contended_until ? WR_MIN(ns, CROWDED_SPIN_NS) : ns))
+        if (now - start >= (now < w->contended_until ? WR_MIN(ns, CONTENDED_SPIN_NS) : ns))
             return -1;
     }
 }
