@@ -62,10 +62,10 @@ const char *weir_blas_core(void)
     return blas ? blas->core() : NULL;
 }
 
-void wr_blas_multiply(const struct wr_blas *blas, int m, int n, int k, float alpha, const float *a, bool transpose_a, const float *b,
-                      bool transpose_b, float beta, float *c)
+void wr_blas_multiply(const struct wr_blas *blas, int m, int n, int k, float alpha, const float *a, bool transpose_a,
+                      const float *b, bool transpose_b, float beta, float *c)
 {
     enum { ROW_MAJOR = 101, PLAIN = 111, TRANSPOSED = 112 };
-    blas->sgemm(ROW_MAJOR, transpose_a ? TRANSPOSED : PLAIN, transpose_b ? TRANSPOSED : PLAIN, m, n, k, alpha, a, transpose_a ? m : k, b,
-                transpose_b ? k : n, beta, c, n);
+    blas->sgemm(ROW_MAJOR, transpose_a ? TRANSPOSED : PLAIN, transpose_b ? TRANSPOSED : PLAIN, m, n, k, alpha, a,
+                transpose_a ? m : k, b, transpose_b ? k : n, beta, c, n);
 }

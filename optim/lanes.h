@@ -70,10 +70,12 @@ static inline uint64_t wr_chunk_length(uint64_t at, uint64_t n)
 /*
  * Gives two arrays of p->n elements whose squares are to be summed up; g is the gradient in fp32, u is room for results.
  */
-typedef void (*wr_pair_fn)(const struct wr_rule_range *p, const float *g, float *u, const float *of[2], const void *arg);
+typedef void (*wr_pair_fn)(const struct wr_rule_range *p, const float *g, float *u, const float *of[2],
+                           const void *arg);
 
 /* Walks over a range that begins at element `first` of its shard; sums has two arrays of weir_norm_blocks(first, n). */
-static inline void wr_range_sums(const struct wr_rule_range *r, uint64_t first, double *sums, wr_pair_fn fn, const void *arg)
+static inline void wr_range_sums(const struct wr_rule_range *r, uint64_t first, double *sums, wr_pair_fn fn,
+                                 const void *arg)
 {
     WR_ALIGNED(64) float wide[WR_CHUNK], u[WR_CHUNK];
     struct wr_lanes lanes[2] = {{{0}}, {{0}}};

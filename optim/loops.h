@@ -30,7 +30,8 @@
 #endif
 #define WR_LOOP(n) WR_INDEPENDENT for (size_t i = 0; i < (n); i++)
 
-enum { WR_CHUNK = 1024 }; /* elements */
+/* elements; so few that a processor begins with the next ones while it finishes these */
+enum { WR_CHUNK = 256 };
 
 /* Updates n elements; s are the states at them, arg is the rule's. */
 typedef void (*wr_chunk_fn)(float *w, const float *g, void *const *s, size_t n, const void *arg);

@@ -77,15 +77,17 @@ weir_status weir_rule_create(const weir_rule_options *options, weir_rule **rule,
 {
     weir_rule_options o;
     enum wr_isa isa;
-    if (!options || !rule || options->size < OPTIONS_MIN || options->size > OPTIONS_MAX || options->kind >= WR_ARRAY_SIZE(kind_names))
-        return wr_error_set(error, WEIR_ERR_INVALID, "set size to sizeof(weir_rule_options), then call weir_rule_defaults()",
+    if (!options || !rule || options->size < OPTIONS_MIN || options->size > OPTIONS_MAX ||
+        options->kind >= WR_ARRAY_SIZE(kind_names))
+        return wr_error_set(error, WEIR_ERR_INVALID,
+                            "set size to sizeof(weir_rule_options), then call weir_rule_defaults()",
                             "the options of a rule are missing, or their size or kind cannot be");
     defaults((weir_rule_kind)options->kind, &o);
     memcpy(&o, options, WR_MIN(options->size, sizeof o));
     o.size = sizeof o;
     if (!wr_isa_find(o.isa, &isa))
-        return wr_error_set(error, WEIR_ERR_UNSUPPORTED, "leave isa NULL to have the best ones", "kernels for \"%s\" cannot run here",
-                            o.isa);
+        return wr_error_set(error, WEIR_ERR_UNSUPPORTED, "leave isa NULL to have the best ones",
+                            "kernels for \"%s\" cannot run here", o.isa);
     o.isa = wr_isa_name(isa);
     const struct wr_rule_class *class = wr_optim_table(isa)->rules[o.kind];
     weir_status status = check_options(&o, class, error);

@@ -32,7 +32,8 @@ struct wr_rule_range {
     void *out; /* may be NULL */
     weir_type out_type;
     void *s[WEIR_RULE_STATES_MAX];
-    unsigned span[WEIR_RULE_STATES_MAX], bytes[WEIR_RULE_STATES_MAX]; /* of states: elements for each entry, bytes of one */
+    unsigned span[WEIR_RULE_STATES_MAX],
+        bytes[WEIR_RULE_STATES_MAX]; /* of states: elements for each entry, bytes of one */
     uint64_t n;
 };
 
@@ -54,14 +55,15 @@ struct wr_rule_class {
     void (*update)(const weir_rule_options *o, const weir_rule_step *step, const struct wr_rule_range *r);
 
     /* Access tensor: the first half of an update, and the two sums over the range, which begins at element `first` of its shard. */
-    void (*prepare)(const weir_rule_options *o, const weir_rule_step *step, const struct wr_rule_range *r, uint64_t first, double *sums);
+    void (*prepare)(const weir_rule_options *o, const weir_rule_step *step, const struct wr_rule_range *r,
+                    uint64_t first, double *sums);
 
     /* Access tensor: the ratio from the two sums over the whole tensor. */
     double (*ratio)(const weir_rule_options *o, const weir_rule_step *step, double sum0, double sum1);
 
     /* Access matrix: updates a whole tensor; r->n = rows * cols. `work` has the bytes that work() says, aligned to 64. */
-    void (*update_matrix)(const weir_rule *rule, const weir_rule_step *step, const struct wr_rule_range *r, uint64_t rows, uint64_t cols,
-                          void *work);
+    void (*update_matrix)(const weir_rule *rule, const weir_rule_step *step, const struct wr_rule_range *r,
+                          uint64_t rows, uint64_t cols, void *work);
     uint64_t (*work)(uint64_t rows, uint64_t cols);
 
     /* Entries of state `index` with span 0. */

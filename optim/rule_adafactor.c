@@ -7,10 +7,10 @@
 
 struct adafactor {
     float scale, eps;
-    double beta, rest;    /* of the second moment */
-    double row_squares;   /* sum over rows of the squares of w */
-    double squares;       /* the same of u */
-    float keep, rate;     /* w = keep w - rate u */
+    double beta, rest;  /* of the second moment */
+    double row_squares; /* sum over rows of the squares of w */
+    double squares;     /* the same of u */
+    float keep, rate;   /* w = keep w - rate u */
 };
 
 /* One piece of a row, or of a vector: n <= WR_CHUNK elements. */
@@ -23,23 +23,27 @@ struct piece {
 static void take(struct piece *p, const struct wr_rule_range *r, uint64_t row, uint64_t col, uint64_t cols, float scale)
 {
     WR_ALIGNED(64) float wide[WR_CHUNK];
-    uint64_t m = WR_MIN(cols - col, (uint64_t)WR_CHUNK);
+    size_t m = WR_MIN(cols - col, (uint64_t)WR_CHUNK);
+    float *restrict to = p->g;
     p->r = wr_range_part(r, row * cols + col, m);
     p->row = row;
     p->col = col;
     const float *restrict g = wr_range_grad(&p->r, wide);
-    WR_LOOP(m) p->g[i] = g[i] * scale;
+    WR_LOOP(m)
+        to[i] = g[i] * scale;
 }
 
-#define FOR_PIECES(p, r, rows, cols, scale)                                                                  \
-    for (uint64_t row_ = 0; row_ < (rows); row_++)                                                           \
+#define FOR_PIECES(p, r, rows, cols, scale)                                                                            \
+    for (uint64_t row_ = 0; row_ < (rows); row_++)                                                                     \
         for (uint64_t col_ = 0; col_ < (cols) && (take(p, r, row_, col_, cols, scale), 1); col_ += WR_CHUNK)
 
 /* w = keep w - rate u, and the copy in low precision. */
 static void apply(const struct wr_rule_range *r, const float *restrict u, float keep, float rate)
 {
     float *restrict w = r->w;
-    WR_LOOP(r->n) w[i] = keep * w[i] - rate * u[i];
+    size_t n = r->n;
+    WR_LOOP(n)
+        w[i] = keep * w[i] - rate * u[i];
     if (r->out)
         wr_from_float(r->out, w, r->out_type, r->n);
 }
@@ -49,19 +53,23 @@ static float mean_into(float state, double sum, uint64_t n, const struct adafact
     return (float)(c->beta * (double)state + c->rest * (sum / (double)n + (double)c->eps));
 }
 
+static void add_squares(double *restrict sums, const float *restrict x, size_t n)
+{
+    WR_LOOP(n)
+        sums[i] += wr_square(x[i]);
+}
+
 /* The factors of 1 / sqrt(second moment): rows into state-sized `row_factor`, columns into `col_factor`. */
-static void factor_moments(const struct wr_rule_range *r, uint64_t rows, uint64_t cols, double *restrict col_sum, float *restrict col_factor,
-                           struct adafactor *c, double *row_mean)
+static void factor_moments(const struct wr_rule_range *r, uint64_t rows, uint64_t cols, double *restrict col_sum,
+                           float *restrict col_factor, struct adafactor *c, double *row_mean)
 {
     struct piece p;
     struct wr_lanes g2 = {{0}}, w2 = {{0}};
     float *row = r->s[0], *restrict col = r->s[1];
     double sum = 0;
     memset(col_sum, 0, cols * sizeof *col_sum);
-    FOR_PIECES(&p, r, rows, cols, c->scale)
-    {
-        double *restrict at = col_sum + p.col;
-        WR_LOOP(p.r.n) at[i] += wr_square(p.g[i]);
+    FOR_PIECES(&p, r, rows, cols, c->scale) {
+        add_squares(col_sum + p.col, p.g, p.r.n);
         wr_lanes_add(&g2, p.g, p.col, p.r.n);
         wr_lanes_add(&w2, p.r.w, p.col, p.r.n);
         if (p.col + p.r.n == cols) {
@@ -80,7 +88,9 @@ static void factor_moments(const struct wr_rule_range *r, uint64_t rows, uint64_
 static void direction(struct piece *p, float row_factor, const float *restrict col_factor)
 {
     float *restrict g = p->g;
-    WR_LOOP(p->r.n) g[i] = g[i] * row_factor * col_factor[i];
+    size_t n = p->r.n;
+    WR_LOOP(n)
+        g[i] = g[i] * row_factor * col_factor[i];
 }
 
 /* The learning rate for the parameter: limited, and in proportion to it. */
@@ -98,60 +108,59 @@ static void set_rate(const weir_rule_options *o, const weir_rule_step *step, str
     c->rate = (float)(rho / (excess < 1 ? 1 : excess));
 }
 
-static void update_factored(const weir_rule *rule, const weir_rule_step *step, const struct wr_rule_range *r, uint64_t rows, uint64_t cols,
-                            void *work, struct adafactor *c)
+static void update_factored(const weir_rule *rule, const weir_rule_step *step, const struct wr_rule_range *r,
+                            uint64_t rows, uint64_t cols, void *work, struct adafactor *c)
 {
     struct piece p;
     struct wr_lanes u2 = {{0}};
     double *col_sum = work, row_mean;
     float *col_factor = (float *)(col_sum + cols), *row = r->s[0];
     factor_moments(r, rows, cols, col_sum, col_factor, c, &row_mean);
-    FOR_PIECES(&p, r, rows, cols, c->scale)
-    {
+    FOR_PIECES(&p, r, rows, cols, c->scale) {
         direction(&p, (float)sqrt(row_mean / (double)row[p.row]), col_factor + p.col);
         wr_lanes_add(&u2, p.g, p.col, p.r.n);
         if (p.col + p.r.n == cols)
             c->squares += wr_lanes_take(&u2);
     }
     set_rate(&rule->options, step, c, rows * cols);
-    FOR_PIECES(&p, r, rows, cols, c->scale)
-    {
+    FOR_PIECES(&p, r, rows, cols, c->scale) {
         direction(&p, (float)sqrt(row_mean / (double)row[p.row]), col_factor + p.col);
         apply(&p.r, p.g, c->keep, c->rate);
     }
 }
 
-static void update_vector(const weir_rule *rule, const weir_rule_step *step, const struct wr_rule_range *r, struct adafactor *c)
+static void update_vector(const weir_rule *rule, const weir_rule_step *step, const struct wr_rule_range *r,
+                          struct adafactor *c)
 {
     struct piece p;
     struct wr_lanes w2 = {{0}}, u2 = {{0}};
     float beta = (float)c->beta, rest = (float)c->rest, eps = c->eps;
     float *v = r->s[2];
-    FOR_PIECES(&p, r, 1, r->n, c->scale)
-    {
+    FOR_PIECES(&p, r, 1, r->n, c->scale) {
         float *restrict at = v + p.col, *restrict g = p.g;
-        WR_LOOP(p.r.n)
-        {
+        size_t n = p.r.n;
+        WR_LOOP(n) {
             at[i] = beta * at[i] + rest * (g[i] * g[i] + eps);
             g[i] = g[i] / sqrtf(at[i]);
         }
-        wr_lanes_add(&u2, g, p.col, p.r.n);
+        wr_lanes_add(&u2, g, p.col, n);
         wr_lanes_add(&w2, p.r.w, p.col, p.r.n);
     }
     c->row_squares = wr_lanes_take(&w2);
     c->squares = wr_lanes_take(&u2);
     set_rate(&rule->options, step, c, r->n);
-    FOR_PIECES(&p, r, 1, r->n, c->scale)
-    {
+    FOR_PIECES(&p, r, 1, r->n, c->scale) {
         const float *restrict at = v + p.col;
         float *restrict g = p.g;
-        WR_LOOP(p.r.n) g[i] = g[i] / sqrtf(at[i]);
+        size_t n = p.r.n;
+        WR_LOOP(n)
+            g[i] = g[i] / sqrtf(at[i]);
         apply(&p.r, g, c->keep, c->rate);
     }
 }
 
-static void adafactor_update(const weir_rule *rule, const weir_rule_step *step, const struct wr_rule_range *r, uint64_t rows,
-                             uint64_t cols, void *work)
+static void adafactor_update(const weir_rule *rule, const weir_rule_step *step, const struct wr_rule_range *r,
+                             uint64_t rows, uint64_t cols, void *work)
 {
     const weir_rule_options *o = &rule->options;
     double rest = pow((double)step->step, -o->decay_exponent);

@@ -10,8 +10,7 @@ static void adagrad_chunk(float *restrict w, const float *restrict g, void *cons
 {
     struct adagrad c = *(const struct adagrad *)arg;
     float *restrict sum = s[0];
-    WR_LOOP(n)
-    {
+    WR_LOOP(n) {
         float grad = g[i] * c.scale + c.decay * w[i];
         sum[i] += grad * grad;
         w[i] -= c.rate * (grad / (sqrtf(sum[i]) + c.eps));

@@ -17,7 +17,7 @@ struct code {
     float base[BITS_MOST], slope[BITS_MOST];
     float from[BITS_MOST]; /* the least x that belongs to decade i: halfway between its first value and the one before */
     float steep[BITS_MOST], offset[BITS_MOST];
-    float top; /* the least x of the largest code */
+    float top;   /* the least x of the largest code */
     float least; /* code of what is not 0 but below all values */
     int bits;
 };
@@ -40,18 +40,39 @@ static void make_code(struct code *k, int bits, float least)
     }
 }
 
+/*
+ * Decade by decade, spelled out and with masks instead of conditions: compilers make branches of a cascade of conditions of which one
+ * implies the next, and then the loop around it is no vector code.
+ */
+#define DECADES(STEP) STEP(1) STEP(2) STEP(3) STEP(4) STEP(5) STEP(6) STEP(7)
+
+static inline uint32_t mask(int condition)
+{
+    return 0 - (uint32_t)condition;
+}
+
+/* b where the mask is set, else a */
+static inline float pick(float a, float b, uint32_t mask)
+{
+    uint32_t x = half_bits(a), y = half_bits(b);
+    return half_float(x ^ ((x ^ y) & mask));
+}
+
 /* x = scale * value of the code */
 static inline __attribute__((always_inline)) float decode(const struct code *k, int bits, float c, float scale)
 {
     float base = k->base[0], slope = k->slope[0];
-    for (int i = 1; i < bits; i++) {
-        bool in = c >= (float)(1 << i);
-        base = in ? k->base[i] : base;
-        slope = in ? k->slope[i] : slope;
+#define STEP(i)                                                                                                        \
+    if ((i) < bits) {                                                                                                  \
+        uint32_t in = mask(c >= (float)(1 << (i)));                                                                    \
+        base = pick(base, k->base[i], in);                                                                             \
+        slope = pick(slope, k->slope[i], in);                                                                          \
     }
+    DECADES(STEP)
+#undef STEP
     float value = base + slope * c;
-    value = c == 0 ? 0 : value;
-    value = c == (float)((1 << bits) - 1) ? 1 : value;
+    value = pick(value, 0, mask(c == 0));
+    value = pick(value, 1, mask(c == (float)((1 << bits) - 1)));
     return value * scale;
 }
 
@@ -59,19 +80,22 @@ static inline __attribute__((always_inline)) float decode(const struct code *k, 
 static inline __attribute__((always_inline)) int encode(const struct code *k, int bits, float x)
 {
     float steep = k->steep[0], offset = k->offset[0], first = 1;
-    for (int i = 1; i < bits; i++) {
-        bool in = x >= k->from[i];
-        steep = in ? k->steep[i] : steep;
-        offset = in ? k->offset[i] : offset;
-        first = in ? (float)(1 << i) : first;
+#define STEP(i)                                                                                                        \
+    if ((i) < bits) {                                                                                                  \
+        uint32_t in = mask(x >= k->from[i]);                                                                           \
+        steep = pick(steep, k->steep[i], in);                                                                          \
+        offset = pick(offset, k->offset[i], in);                                                                       \
+        first = pick(first, (float)(1 << (i)), in);                                                                    \
     }
-    float j = x * steep - offset, most = first - 1;
-    j = j > 0 ? j : 0;
-    j = j < most ? j : most;
-    float c = first + (float)(int)j, largest = (float)((1 << bits) - 1);
-    c = c == largest ? largest - 1 : c;
-    c = x >= k->top ? largest : c;
-    c = x >= k->from[0] ? c : x > 0 ? k->least : 0;
+    DECADES(STEP)
+#undef STEP
+    float j = x * steep - offset, most = first - 1, largest = (float)((1 << bits) - 1);
+    j = pick(0, j, mask(j > 0));
+    j = pick(most, j, mask(j < most));
+    float c = first + (float)(int)j;
+    c = pick(c, largest - 1, mask(c == largest));
+    c = pick(c, largest, mask(x >= k->top));
+    c = pick(pick(0, k->least, mask(x > 0)), c, mask(x >= k->from[0]));
     return (int)c;
 }
 
@@ -82,51 +106,43 @@ struct adamw8 {
     struct code first, second;
 };
 
-static void load_moments(const int8_t *restrict qm, const uint8_t *restrict qv, float *restrict m, float *restrict v, size_t n,
-                         float scale_m, float scale_v, const struct adamw8 *c)
+static void load_moments(const int8_t *restrict qm, const uint8_t *restrict qv, float *restrict m, float *restrict v,
+                         size_t n, float scale_m, float scale_v, const struct adamw8 *c)
 {
     const struct code first = c->first, second = c->second;
-    WR_LOOP(n)
-    {
+    WR_LOOP(n) {
         int code = qm[i];
         float magnitude = decode(&first, BITS_FIRST, (float)(code < 0 ? -code : code), scale_m);
         m[i] = code < 0 ? -magnitude : magnitude;
     }
-    WR_LOOP(n) v[i] = decode(&second, BITS_SECOND, (float)qv[i], scale_v);
+    WR_LOOP(n)
+        v[i] = decode(&second, BITS_SECOND, (float)qv[i], scale_v);
 }
 
-/* The largest magnitude; NaN when there is one. In lanes, as the compiler does not reorder maxima by itself. */
+/* The largest magnitude; as bits, where a NaN is larger than all numbers. */
 static float largest(const float *x, size_t n)
 {
-    float lane[16] = {0}, most = 0;
-    size_t i = 0;
-    for (; i + 16 <= n; i += 16)
-        for (size_t k = 0; k < 16; k++) {
-            float a = fabsf(x[i + k]);
-            lane[k] = (lane[k] >= a) | (lane[k] != lane[k]) ? lane[k] : a;
-        }
-    for (; i < n; i++) {
-        float a = fabsf(x[i]);
-        lane[i % 16] = (lane[i % 16] >= a) | (lane[i % 16] != lane[i % 16]) ? lane[i % 16] : a;
+    uint32_t most = 0;
+    WR_LOOP(n) {
+        uint32_t bits = half_bits(x[i]) & 0x7fffffff;
+        most = bits > most ? bits : most;
     }
-    for (size_t k = 0; k < 16; k++)
-        most = (most >= lane[k]) | (most != most) ? most : lane[k];
-    return most;
+    return half_float(most);
 }
 
-static void store_moments(int8_t *restrict qm, uint8_t *restrict qv, const float *restrict m, const float *restrict v, size_t n,
-                          float *scale_m, float *scale_v, const struct adamw8 *c)
+static void store_moments(int8_t *restrict qm, uint8_t *restrict qv, const float *restrict m, const float *restrict v,
+                          size_t n, float *scale_m, float *scale_v, const struct adamw8 *c)
 {
     const struct code first = c->first, second = c->second;
     *scale_m = largest(m, n);
     *scale_v = largest(v, n);
     float by_m = *scale_m != 0 ? 1 / *scale_m : 0, by_v = *scale_v != 0 ? 1 / *scale_v : 0;
-    WR_LOOP(n)
-    {
+    WR_LOOP(n) {
         int code = encode(&first, BITS_FIRST, fabsf(m[i]) * by_m);
         qm[i] = (int8_t)(m[i] < 0 ? -code : code);
     }
-    WR_LOOP(n) qv[i] = (uint8_t)encode(&second, BITS_SECOND, v[i] * by_v);
+    WR_LOOP(n)
+        qv[i] = (uint8_t)encode(&second, BITS_SECOND, v[i] * by_v);
 }
 
 static void adamw8_chunk(float *restrict w, const float *restrict g, void *const *s, size_t n, const void *arg)
@@ -142,8 +158,7 @@ static void adamw8_chunk(float *restrict w, const float *restrict g, void *const
         load_moments(qm, qv, m, v, size, *scale_m, *scale_v, p);
         float *restrict to = w + at;
         const float *restrict from = g + at;
-        WR_LOOP(size)
-        {
+        WR_LOOP(size) {
             float grad = from[i] * c.scale;
             m[i] = c.beta1 * m[i] + c.rest1 * grad;
             v[i] = c.beta2 * v[i] + c.rest2 * (grad * grad);

@@ -34,13 +34,14 @@ static struct lamb constants(const weir_rule_options *o, const weir_rule_step *s
     };
 }
 
-static void moments(const struct wr_rule_range *p, const float *restrict g, float *restrict u, const float *of[2], const void *arg)
+static void moments(const struct wr_rule_range *p, const float *restrict g, float *restrict u, const float *of[2],
+                    const void *arg)
 {
     struct lamb c = *(const struct lamb *)arg;
     const float *restrict w = p->w;
     float *restrict m = p->s[0], *restrict v = p->s[1];
-    WR_LOOP(p->n)
-    {
+    size_t n = p->n;
+    WR_LOOP(n) {
         float grad = g[i] * c.scale;
         m[i] = c.beta1 * m[i] + c.rest1 * grad;
         v[i] = c.beta2 * v[i] + c.rest2 * (grad * grad);
@@ -50,8 +51,8 @@ static void moments(const struct wr_rule_range *p, const float *restrict g, floa
     of[1] = u;
 }
 
-static void lamb_prepare(const weir_rule_options *o, const weir_rule_step *step, const struct wr_rule_range *r, uint64_t first,
-                         double *sums)
+static void lamb_prepare(const weir_rule_options *o, const weir_rule_step *step, const struct wr_rule_range *r,
+                         uint64_t first, double *sums)
 {
     struct lamb c = constants(o, step);
     wr_range_sums(r, first, sums, moments, &c);
@@ -73,7 +74,8 @@ static void lamb_chunk(float *restrict w, const float *restrict g, void *const *
     struct lamb c = *(const struct lamb *)arg;
     const float *restrict m = s[0], *restrict v = s[1];
     (void)g;
-    WR_LOOP(n) w[i] -= c.rate * direction(c, w[i], m[i], v[i]);
+    WR_LOOP(n)
+        w[i] -= c.rate * direction(c, w[i], m[i], v[i]);
 }
 
 static void lamb_update(const weir_rule_options *o, const weir_rule_step *step, const struct wr_rule_range *r)

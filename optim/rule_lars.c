@@ -6,21 +6,25 @@ struct lars {
     float scale, decay, rate, momentum;
 };
 
-static void pair(const struct wr_rule_range *p, const float *restrict g, float *restrict u, const float *of[2], const void *arg)
+static void pair(const struct wr_rule_range *p, const float *restrict g, float *restrict u, const float *of[2],
+                 const void *arg)
 {
     float scale = ((const struct lars *)arg)->scale;
-    WR_LOOP(p->n) u[i] = g[i] * scale;
+    size_t n = p->n;
+    WR_LOOP(n)
+        u[i] = g[i] * scale;
     of[0] = p->w;
     of[1] = u;
 }
 
 static struct lars constants(const weir_rule_options *o, const weir_rule_step *step)
 {
-    return (struct lars){(float)step->grad_scale, (float)step->weight_decay, (float)(step->lr * step->ratio), (float)o->momentum};
+    return (struct lars){(float)step->grad_scale, (float)step->weight_decay, (float)(step->lr * step->ratio),
+                         (float)o->momentum};
 }
 
-static void lars_prepare(const weir_rule_options *o, const weir_rule_step *step, const struct wr_rule_range *r, uint64_t first,
-                         double *sums)
+static void lars_prepare(const weir_rule_options *o, const weir_rule_step *step, const struct wr_rule_range *r,
+                         uint64_t first, double *sums)
 {
     struct lars c = constants(o, step);
     wr_range_sums(r, first, sums, pair, &c);
@@ -36,8 +40,7 @@ static void lars_chunk(float *restrict w, const float *restrict g, void *const *
 {
     struct lars c = *(const struct lars *)arg;
     float *restrict b = s[0];
-    WR_LOOP(n)
-    {
+    WR_LOOP(n) {
         b[i] = c.momentum * b[i] + c.rate * (g[i] * c.scale + c.decay * w[i]);
         w[i] -= b[i];
     }

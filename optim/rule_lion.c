@@ -11,8 +11,7 @@ static void lion_chunk(float *restrict w, const float *restrict g, void *const *
 {
     struct lion c = *(const struct lion *)arg;
     float *restrict m = s[0];
-    WR_LOOP(n)
-    {
+    WR_LOOP(n) {
         float grad = g[i] * c.scale;
         float mix = c.beta1 * m[i] + c.rest1 * grad;
         float sign = mix > 0 ? 1.0f : mix < 0 ? -1.0f : mix; /* a NaN stays */

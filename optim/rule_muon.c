@@ -31,20 +31,20 @@ static double muon_momentum(const struct wr_rule_range *r, float scale, float mo
         const float *restrict g = wr_range_grad(&p, wide);
         float *restrict b = p.s[0], *restrict u = x + at;
         float own = nesterov ? 1 : 0, other = nesterov ? momentum : 1;
-        WR_LOOP(p.n)
-        {
+        size_t n = p.n;
+        WR_LOOP(n) {
             float grad = g[i] * scale;
             b[i] = momentum * b[i] + grad;
             u[i] = own * grad + other * b[i];
         }
-        wr_lanes_add(&squares, u, at, p.n);
+        wr_lanes_add(&squares, u, at, n);
     }
     return wr_lanes_take(&squares);
 }
 
 /* x is replaced step by step; returns the one of x and y that has the result. a and b: squares of the smaller side. */
-static float *orthogonalise(const struct wr_blas *blas, unsigned steps, float *x, float *y, float *a, float *b, uint64_t rows,
-                            uint64_t cols)
+static float *orthogonalise(const struct wr_blas *blas, unsigned steps, float *x, float *y, float *a, float *b,
+                            uint64_t rows, uint64_t cols)
 {
     int m = (int)rows, n = (int)cols, side = WR_MIN(m, n);
     size_t square = (size_t)side * (size_t)side * sizeof(float), all = rows * cols * sizeof(float);
@@ -75,18 +75,21 @@ static void muon_chunk(float *restrict w, const float *restrict g, void *const *
 {
     struct muon c = *(const struct muon *)arg;
     (void)s;
-    WR_LOOP(n) w[i] = c.keep * w[i] - c.rate * g[i];
+    WR_LOOP(n)
+        w[i] = c.keep * w[i] - c.rate * g[i];
 }
 
-static void muon_update(const weir_rule *rule, const weir_rule_step *step, const struct wr_rule_range *r, uint64_t rows, uint64_t cols,
-                        void *work)
+static void muon_update(const weir_rule *rule, const weir_rule_step *step, const struct wr_rule_range *r, uint64_t rows,
+                        uint64_t cols, void *work)
 {
     const weir_rule_options *o = &rule->options;
     uint64_t side = WR_MIN(rows, cols);
     float *x = work, *y = x + padded(r->n), *a = y + padded(r->n), *b = a + padded(side * side);
     double squares = muon_momentum(r, (float)step->grad_scale, (float)o->momentum, o->flags & WEIR_RULE_NESTEROV, x);
     float shrink = (float)(1 / (sqrt(squares) + 1e-7));
-    WR_LOOP(r->n) x[i] *= shrink;
+    size_t n = r->n;
+    WR_LOOP(n)
+        x[i] *= shrink;
     x = orthogonalise(rule->blas, (unsigned)o->iterations, x, y, a, b, rows, cols);
     double factor = o->flags & WEIR_RULE_MATCH_ADAM ? 0.2 * sqrt((double)WR_MAX(rows, cols))
                                                     : sqrt(WR_MAX(1, (double)rows / (double)cols));

@@ -15,15 +15,15 @@ static void plain_chunk(float *restrict w, const float *restrict g, void *const 
 {
     struct sgd c = *(const struct sgd *)arg;
     (void)s;
-    WR_LOOP(n) w[i] -= c.rate * (g[i] * c.scale + c.decay * w[i]);
+    WR_LOOP(n)
+        w[i] -= c.rate * (g[i] * c.scale + c.decay * w[i]);
 }
 
 static void momentum_chunk(float *restrict w, const float *restrict g, void *const *s, size_t n, const void *arg)
 {
     struct sgd c = *(const struct sgd *)arg;
     float *restrict b = s[0];
-    WR_LOOP(n)
-    {
+    WR_LOOP(n) {
         float grad = g[i] * c.scale + c.decay * w[i];
         b[i] = c.keep * b[i] + c.take * grad;
         w[i] -= c.rate * b[i];
@@ -34,8 +34,7 @@ static void nesterov_chunk(float *restrict w, const float *restrict g, void *con
 {
     struct sgd c = *(const struct sgd *)arg;
     float *restrict b = s[0];
-    WR_LOOP(n)
-    {
+    WR_LOOP(n) {
         float grad = g[i] * c.scale + c.decay * w[i];
         b[i] = c.keep * b[i] + c.take * grad;
         w[i] -= c.rate * (grad + c.momentum * b[i]);
@@ -53,7 +52,11 @@ static void sgd_update(const weir_rule_options *o, const weir_rule_step *step, c
         .take = first ? 1 : (float)(1 - o->dampening),
         .momentum = (float)o->momentum,
     };
-    wr_range_apply(r, o->momentum == 0 ? plain_chunk : o->flags & WEIR_RULE_NESTEROV ? nesterov_chunk : momentum_chunk, &c);
+    wr_range_apply(r,
+                   o->momentum == 0                ? plain_chunk
+                   : o->flags & WEIR_RULE_NESTEROV ? nesterov_chunk
+                                                   : momentum_chunk,
+                   &c);
 }
 
 static void sgd_defaults(weir_rule_options *o)

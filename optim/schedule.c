@@ -83,7 +83,8 @@ double weir_schedule_lr(const weir_schedule *s, uint64_t t)
 weir_status weir_group_step(const weir_group *group, uint64_t t, double grad_scale, weir_rule_step *step)
 {
     weir_rule_step s = WEIR_RULE_STEP_INIT;
-    if (!group || group->size < sizeof *group || !step || t == 0 || (group->flags & WEIR_GROUP_FROZEN) || !group->schedule)
+    if (!group || group->size < sizeof *group || !step || t == 0 || (group->flags & WEIR_GROUP_FROZEN) ||
+        !group->schedule)
         return WEIR_ERR_INVALID;
     s.step = t;
     s.lr = weir_schedule_lr(group->schedule, t) * group->lr_scale;

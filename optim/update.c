@@ -18,7 +18,8 @@ static bool is_half(uint64_t type)
 }
 
 /* What is wrong with the arguments of an update, NULL when nothing is. */
-static const char *wrong_arguments(const weir_rule *rule, const weir_rule_step *step, const weir_rule_data *d, uint64_t first)
+static const char *wrong_arguments(const weir_rule *rule, const weir_rule_step *step, const weir_rule_data *d,
+                                   uint64_t first)
 {
     if (!rule || !step || !d)
         return "rule, step or data is missing";
@@ -42,7 +43,8 @@ static const char *wrong_arguments(const weir_rule *rule, const weir_rule_step *
 }
 
 /* The same of a tensor. */
-static const char *wrong_tensor(const weir_rule *rule, const weir_rule_data *d, uint64_t rows, uint64_t cols, const void *work)
+static const char *wrong_tensor(const weir_rule *rule, const weir_rule_data *d, uint64_t rows, uint64_t cols,
+                                const void *work)
 {
     uint64_t n;
     if (__builtin_mul_overflow(rows, cols, &n) || n > INT64_MAX / 8)
@@ -82,8 +84,8 @@ static weir_status refuse(const weir_rule *rule, const char *wrong, weir_error *
                         rule ? weir_rule_kind_name((weir_rule_kind)rule->options.kind) : "(none)", wrong);
 }
 
-weir_status weir_rule_update(const weir_rule *rule, const weir_rule_step *step, const weir_rule_data *data, uint64_t first, uint64_t n,
-                             weir_error *error)
+weir_status weir_rule_update(const weir_rule *rule, const weir_rule_step *step, const weir_rule_data *data,
+                             uint64_t first, uint64_t n, weir_error *error)
 {
     const char *wrong = wrong_arguments(rule, step, data, first);
     if (!wrong && rule->class->access == WEIR_ACCESS_MATRIX)
@@ -96,8 +98,8 @@ weir_status weir_rule_update(const weir_rule *rule, const weir_rule_step *step, 
     return WEIR_OK;
 }
 
-weir_status weir_rule_prepare(const weir_rule *rule, const weir_rule_step *step, const weir_rule_data *data, uint64_t first, uint64_t n,
-                              double *sums, weir_error *error)
+weir_status weir_rule_prepare(const weir_rule *rule, const weir_rule_step *step, const weir_rule_data *data,
+                              uint64_t first, uint64_t n, double *sums, weir_error *error)
 {
     const char *wrong = wrong_arguments(rule, step, data, first);
     if (!wrong && rule->class->access != WEIR_ACCESS_TENSOR)
@@ -127,8 +129,8 @@ uint64_t weir_rule_work_bytes(const weir_rule *rule, uint64_t rows, uint64_t col
     return rule->class->access == WEIR_ACCESS_TENSOR ? (rows * cols / WEIR_NORM_BLOCK + 2) * 2 * sizeof(double) : 0;
 }
 
-static weir_status update_by_norms(const weir_rule *rule, const weir_rule_step *step, const weir_rule_data *data, uint64_t first,
-                                   uint64_t n, double *sums, weir_error *error)
+static weir_status update_by_norms(const weir_rule *rule, const weir_rule_step *step, const weir_rule_data *data,
+                                   uint64_t first, uint64_t n, double *sums, weir_error *error)
 {
     uint64_t blocks = weir_norm_blocks(first, n);
     weir_rule_step s = *step;
@@ -139,8 +141,8 @@ static weir_status update_by_norms(const weir_rule *rule, const weir_rule_step *
     return weir_rule_update(rule, &s, data, first, n, error);
 }
 
-weir_status weir_rule_update_tensor(const weir_rule *rule, const weir_rule_step *step, const weir_rule_data *data, uint64_t first,
-                                    uint64_t rows, uint64_t cols, void *work, weir_error *error)
+weir_status weir_rule_update_tensor(const weir_rule *rule, const weir_rule_step *step, const weir_rule_data *data,
+                                    uint64_t first, uint64_t rows, uint64_t cols, void *work, weir_error *error)
 {
     const char *wrong = wrong_arguments(rule, step, data, first);
     uint64_t n = rows * cols;

@@ -22,7 +22,8 @@ static void norm_partials(const void *x, weir_type type, uint64_t first, uint64_
 
 static void ema(float *restrict average, const float *restrict w, uint64_t n, float decay, float rest)
 {
-    WR_LOOP(n) average[i] = decay * average[i] + rest * w[i];
+    WR_LOOP(n)
+        average[i] = decay * average[i] + rest * w[i];
 }
 
 static void convert(void *dst, weir_type dst_type, const void *src, weir_type src_type, uint64_t n)

@@ -39,16 +39,16 @@ extern "C" {
 #endif
 
 /** Rules: X(name, value, text). */
-#define WEIR_RULE_TABLE(X)                                                                                   \
-    X(WEIR_RULE_SGD, 0, "sgd")                                                                               \
-    X(WEIR_RULE_ADAGRAD, 1, "adagrad")                                                                       \
-    X(WEIR_RULE_ADAM, 2, "adam")                                                                             \
-    X(WEIR_RULE_ADAMW, 3, "adamw")                                                                           \
-    X(WEIR_RULE_LION, 4, "lion")                                                                             \
-    X(WEIR_RULE_LAMB, 5, "lamb")                                                                             \
-    X(WEIR_RULE_LARS, 6, "lars")                                                                             \
-    X(WEIR_RULE_ADAFACTOR, 7, "adafactor")                                                                   \
-    X(WEIR_RULE_MUON, 8, "muon")                                                                             \
+#define WEIR_RULE_TABLE(X)                                                                                             \
+    X(WEIR_RULE_SGD, 0, "sgd")                                                                                         \
+    X(WEIR_RULE_ADAGRAD, 1, "adagrad")                                                                                 \
+    X(WEIR_RULE_ADAM, 2, "adam")                                                                                       \
+    X(WEIR_RULE_ADAMW, 3, "adamw")                                                                                     \
+    X(WEIR_RULE_LION, 4, "lion")                                                                                       \
+    X(WEIR_RULE_LAMB, 5, "lamb")                                                                                       \
+    X(WEIR_RULE_LARS, 6, "lars")                                                                                       \
+    X(WEIR_RULE_ADAFACTOR, 7, "adafactor")                                                                             \
+    X(WEIR_RULE_MUON, 8, "muon")                                                                                       \
     X(WEIR_RULE_ADAMW8, 9, "adamw8")
 
 /**
@@ -90,6 +90,7 @@ typedef enum weir_rule_kind {
 #define WEIR_RULE_ENUM(name, value, text) name = value,
     WEIR_RULE_TABLE(WEIR_RULE_ENUM)
 #undef WEIR_RULE_ENUM
+    /** @endcond */
 } weir_rule_kind;
 
 /** What a rule must see to update an element. */
@@ -110,22 +111,23 @@ typedef enum weir_access {
 
 /** What a rule is made from: set `size`, call weir_rule_defaults(), change what you like. Fields that a rule does not name are ignored. */
 typedef struct weir_rule_options {
-    size_t size;      /**< sizeof(weir_rule_options) */
-    uint64_t kind;    /**< a ::weir_rule_kind */
-    uint64_t flags;   /**< WEIR_RULE_... */
-    const char *isa;  /**< kernels for "generic", "avx2" or "avx512"; NULL: the best of this processor. Not kept. */
-    double beta1;     /**< adam, adamw, adamw8, lion, lamb: in [0, 1); 0.9 */
-    double beta2;     /**< adam, adamw, adamw8, lion, lamb: in [0, 1); 0.999, lion 0.99 */
-    double eps;       /**< in the denominator, >= 0; adagrad 1e-10, adam, adamw, adamw8 1e-8, lamb 1e-6, lars 0, adafactor 1e-30 */
-    double momentum;  /**< sgd, lars, muon: in [0, 1); sgd 0 (and then there is no state), lars 0.9, muon 0.95 */
-    double dampening; /**< sgd: in [0, 1]; 0 */
-    double lr_decay;  /**< adagrad: >= 0; 0 */
-    double initial;   /**< adagrad: what the sum begins with, >= 0; 0 */
-    double trust;     /**< lars: > 0; 0.001 */
-    double norm_min;  /**< lamb: least norm of w that counts; 0 */
-    double norm_max;  /**< lamb: largest norm of w that counts; 0: no limits */
-    double eps2;      /**< adafactor: least rms(w) that counts, >= 0; 0.001 */
-    double clip;      /**< adafactor: largest rms(u), > 0; 1 */
+    size_t size;     /**< sizeof(weir_rule_options) */
+    uint64_t kind;   /**< a ::weir_rule_kind */
+    uint64_t flags;  /**< WEIR_RULE_... */
+    const char *isa; /**< kernels for "generic", "avx2" or "avx512"; NULL: the best of this processor. Not kept. */
+    double beta1;    /**< adam, adamw, adamw8, lion, lamb: in [0, 1); 0.9 */
+    double beta2;    /**< adam, adamw, adamw8, lion, lamb: in [0, 1); 0.999, lion 0.99 */
+    double
+        eps; /**< in the denominator, >= 0; adagrad 1e-10, adam, adamw, adamw8 1e-8, lamb 1e-6, lars 0, adafactor 1e-30 */
+    double momentum;       /**< sgd, lars, muon: in [0, 1); sgd 0 (and then there is no state), lars 0.9, muon 0.95 */
+    double dampening;      /**< sgd: in [0, 1]; 0 */
+    double lr_decay;       /**< adagrad: >= 0; 0 */
+    double initial;        /**< adagrad: what the sum begins with, >= 0; 0 */
+    double trust;          /**< lars: > 0; 0.001 */
+    double norm_min;       /**< lamb: least norm of w that counts; 0 */
+    double norm_max;       /**< lamb: largest norm of w that counts; 0: no limits */
+    double eps2;           /**< adafactor: least rms(w) that counts, >= 0; 0.001 */
+    double clip;           /**< adafactor: largest rms(u), > 0; 1 */
     double decay_exponent; /**< adafactor: in (0, 1]; 0.8 */
     uint64_t iterations;   /**< muon: 1 .. 100; 5 */
 } weir_rule_options;
@@ -194,8 +196,9 @@ typedef struct weir_rule_state {
     size_t size;      /**< sizeof(weir_rule_state) */
     const char *name; /**< e.g. "exp_avg", owned by the library: for checkpoints */
     uint64_t type;    /**< ::weir_type of an entry */
-    uint64_t span;    /**< elements of the shard for each entry, counted from element 0 on; 0 when the count depends on the tensor's shape */
-    double initial;   /**< what every entry is before the first step */
+    uint64_t
+        span; /**< elements of the shard for each entry, counted from element 0 on; 0 when the count depends on the tensor's shape */
+    double initial; /**< what every entry is before the first step */
 } weir_rule_state;
 
 /** Describes state `index`. `state->size` must be set. @return ::WEIR_OK; ::WEIR_ERR_INVALID */
@@ -225,9 +228,9 @@ typedef struct weir_rule_step {
 } weir_rule_step;
 
 /** Initial value of a ::weir_rule_step; lr is to be set. */
-#define WEIR_RULE_STEP_INIT                                                                                  \
-    {                                                                                                        \
-        sizeof(weir_rule_step), 1, 0.0, 0.0, 1.0, 1.0                                                        \
+#define WEIR_RULE_STEP_INIT                                                                                            \
+    {                                                                                                                  \
+        sizeof(weir_rule_step), 1, 0.0, 0.0, 1.0, 1.0                                                                  \
     }
 
 /**
@@ -245,9 +248,12 @@ typedef struct weir_rule_data {
 } weir_rule_data;
 
 /** Initial value of a ::weir_rule_data: fp32 gradients, no low-precision copy. */
-#define WEIR_RULE_DATA_INIT                                                                                  \
-    {                                                                                                        \
-        sizeof(weir_rule_data), NULL, NULL, WEIR_FP32, NULL, WEIR_BF16, { NULL, NULL, NULL, NULL }           \
+#define WEIR_RULE_DATA_INIT                                                                                            \
+    {                                                                                                                  \
+        sizeof(weir_rule_data), NULL, NULL, WEIR_FP32, NULL, WEIR_BF16,                                                \
+        {                                                                                                              \
+            NULL, NULL, NULL, NULL                                                                                     \
+        }                                                                                                              \
     }
 
 /**
@@ -265,8 +271,8 @@ typedef struct weir_rule_data {
  *
  * Thread safety: safe on disjoint ranges.
  */
-weir_status weir_rule_update(const weir_rule *rule, const weir_rule_step *step, const weir_rule_data *data, uint64_t first, uint64_t n,
-                             weir_error *error);
+weir_status weir_rule_update(const weir_rule *rule, const weir_rule_step *step, const weir_rule_data *data,
+                             uint64_t first, uint64_t n, weir_error *error);
 
 /**
  * Access tensor, the first half of an update: updates states as far as they do not depend on the ratio, and gives what the ratio
@@ -277,8 +283,8 @@ weir_status weir_rule_update(const weir_rule *rule, const weir_rule_step *step, 
  *                   multiple of ::WEIR_NORM_BLOCK in its shard as it would be in the whole; add them by weir_norm_fold()
  * Otherwise as weir_rule_update().
  */
-weir_status weir_rule_prepare(const weir_rule *rule, const weir_rule_step *step, const weir_rule_data *data, uint64_t first, uint64_t n,
-                              double *sums, weir_error *error);
+weir_status weir_rule_prepare(const weir_rule *rule, const weir_rule_step *step, const weir_rule_data *data,
+                              uint64_t first, uint64_t n, double *sums, weir_error *error);
 
 /**
  * Access tensor: the ratio for weir_rule_step::ratio, from the two sums over the whole tensor. 1 for other rules. Sums that are not
@@ -302,8 +308,8 @@ uint64_t weir_rule_work_bytes(const weir_rule *rule, uint64_t rows, uint64_t col
  *
  * Thread safety: safe on disjoint ranges, each call with its own work.
  */
-weir_status weir_rule_update_tensor(const weir_rule *rule, const weir_rule_step *step, const weir_rule_data *data, uint64_t first,
-                                    uint64_t rows, uint64_t cols, void *work, weir_error *error);
+weir_status weir_rule_update_tensor(const weir_rule *rule, const weir_rule_step *step, const weir_rule_data *data,
+                                    uint64_t first, uint64_t rows, uint64_t cols, void *work, weir_error *error);
 
 /** @} */
 

@@ -16,10 +16,10 @@ extern "C" {
 #endif
 
 /** Schedules: X(name, value, text). */
-#define WEIR_SCHEDULE_TABLE(X)                                                                               \
-    X(WEIR_SCHEDULE_CONSTANT, 0, "constant")                                                                 \
-    X(WEIR_SCHEDULE_LINEAR, 1, "linear")                                                                     \
-    X(WEIR_SCHEDULE_COSINE, 2, "cosine")                                                                     \
+#define WEIR_SCHEDULE_TABLE(X)                                                                                         \
+    X(WEIR_SCHEDULE_CONSTANT, 0, "constant")                                                                           \
+    X(WEIR_SCHEDULE_LINEAR, 1, "linear")                                                                               \
+    X(WEIR_SCHEDULE_COSINE, 2, "cosine")                                                                               \
     X(WEIR_SCHEDULE_WSD, 3, "wsd")
 
 /**
@@ -38,6 +38,7 @@ typedef enum weir_schedule_kind {
 #define WEIR_SCHEDULE_ENUM(name, value, text) name = value,
     WEIR_SCHEDULE_TABLE(WEIR_SCHEDULE_ENUM)
 #undef WEIR_SCHEDULE_ENUM
+    /** @endcond */
 } weir_schedule_kind;
 
 /** wsd: the decay is fast at first. */
@@ -57,9 +58,9 @@ typedef struct weir_schedule {
 } weir_schedule;
 
 /** Initial value of a ::weir_schedule: constant, without warm-up. */
-#define WEIR_SCHEDULE_INIT                                                                                   \
-    {                                                                                                        \
-        sizeof(weir_schedule), WEIR_SCHEDULE_CONSTANT, 0, 1e-3, 0.0, 0.0, 0, 0, 0                            \
+#define WEIR_SCHEDULE_INIT                                                                                             \
+    {                                                                                                                  \
+        sizeof(weir_schedule), WEIR_SCHEDULE_CONSTANT, 0, 1e-3, 0.0, 0.0, 0, 0, 0                                      \
     }
 
 /** The name of a kind, e.g. "cosine"; NULL for one that does not exist. Thread safety: safe. */
@@ -92,9 +93,9 @@ typedef struct weir_group {
 } weir_group;
 
 /** Initial value of a ::weir_group; rule and schedule are to be set. */
-#define WEIR_GROUP_INIT                                                                                      \
-    {                                                                                                        \
-        sizeof(weir_group), 0, NULL, NULL, 1.0, 0.0                                                          \
+#define WEIR_GROUP_INIT                                                                                                \
+    {                                                                                                                  \
+        sizeof(weir_group), 0, NULL, NULL, 1.0, 0.0                                                                    \
     }
 
 /**

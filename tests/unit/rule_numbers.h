@@ -70,8 +70,9 @@ static inline bool numbers_setting(struct number_case *c, const char *name, doub
         size_t at;
     } fields[] = {
 #define FIELD(name) {#name, offsetof(weir_rule_options, name)}
-        FIELD(beta1), FIELD(beta2), FIELD(eps), FIELD(momentum), FIELD(dampening), FIELD(lr_decay), FIELD(initial),
-        FIELD(trust), FIELD(norm_min), FIELD(norm_max), FIELD(eps2), FIELD(clip), FIELD(decay_exponent),
+        FIELD(beta1),          FIELD(beta2), FIELD(eps),      FIELD(momentum), FIELD(dampening), FIELD(lr_decay),
+        FIELD(initial),        FIELD(trust), FIELD(norm_min), FIELD(norm_max), FIELD(eps2),      FIELD(clip),
+        FIELD(decay_exponent),
 #undef FIELD
     };
     for (size_t i = 0; i < sizeof fields / sizeof fields[0]; i++)

@@ -124,7 +124,8 @@ static void one_step(const weir_rule *rule, const weir_rule_step *step, struct s
 {
     weir_error error;
     weir_rule_step now = *step;
-    size_t blocks = weir_norm_blocks(0, s->n), block_piece = (piece + WEIR_NORM_BLOCK - 1) / WEIR_NORM_BLOCK * WEIR_NORM_BLOCK;
+    size_t blocks = weir_norm_blocks(0, s->n),
+           block_piece = (piece + WEIR_NORM_BLOCK - 1) / WEIR_NORM_BLOCK * WEIR_NORM_BLOCK;
     if (weir_rule_access(rule) == WEIR_ACCESS_MATRIX) {
         void *work = aligned_alloc(64, (weir_rule_work_bytes(rule, s->rows, s->n / s->rows) + 127) / 64 * 64);
         assert_ok(weir_rule_update_tensor(rule, step, &s->d, 0, s->rows, s->n / s->rows, work, &error), &error);
@@ -474,6 +475,7 @@ static void wrong_arguments_are_refused(void **state)
 
 int main(void)
 {
+    setenv("OPENBLAS_NUM_THREADS", "1", 0); /* its threads are none that sanitizers know */
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(all_sets_lengths_divisions_agree),
         cmocka_unit_test(long_shards_agree),

@@ -23,8 +23,8 @@ struct run {
     float *s[WEIR_RULE_STATES_MAX];
     void *work;
     size_t n;
-    double slack; /* the bound is that much wider */
-    double worst; /* error in units of the bound */
+    double slack;  /* the bound is that much wider */
+    double worst;  /* error in units of the bound */
     size_t beyond; /* elements over it */
 };
 
@@ -133,7 +133,8 @@ static void one_case(const struct number_case *c, void *arg)
     const char *name = weir_rule_kind_name((weir_rule_kind)c->options.kind);
     double plain = worst(c, MUTANT_NONE, 1, slack(c)), scaled = worst(c, MUTANT_NONE, 1.0 / 1024, slack(c));
     if (!(plain <= 1 && scaled <= 1))
-        fail_msg("%s (lr %g, wd %g): off by %g and %g times what is allowed", name, c->lr, c->weight_decay, plain, scaled);
+        fail_msg("%s (lr %g, wd %g): off by %g and %g times what is allowed", name, c->lr, c->weight_decay, plain,
+                 scaled);
     tally->worst[c->options.kind] = fmax(plain, tally->worst[c->options.kind]);
     if (c->options.kind == WEIR_RULE_ADAMW && c->weight_decay > 0) {
         assert_true(worst(c, MUTANT_COUPLED, 1, 1) > 10);
@@ -174,7 +175,8 @@ static void show(const struct tally *tally)
 {
     for (int kind = 0; kind <= WEIR_RULE_ADAMW8; kind++)
         if (tally->worst[kind] > 0)
-            print_message("%s: at most %.2f of the bound\n", weir_rule_kind_name((weir_rule_kind)kind), tally->worst[kind]);
+            print_message("%s: at most %.2f of the bound\n", weir_rule_kind_name((weir_rule_kind)kind),
+                          tally->worst[kind]);
 }
 
 static void as_pytorch_recorded(void **state)
@@ -197,6 +199,7 @@ static void as_the_papers_say(void **state)
 
 int main(void)
 {
+    setenv("OPENBLAS_NUM_THREADS", "1", 0); /* its threads are none that sanitizers know */
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(as_pytorch_recorded),
         cmocka_unit_test(as_the_papers_say),

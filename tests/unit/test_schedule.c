@@ -110,7 +110,8 @@ static void groups(void **state)
     g.lr_scale = 0.1;
     g.weight_decay = 0.01;
     assert_int_equal(weir_group_step(&g, 1, 0.125, &step), WEIR_OK);
-    assert_true(step.lr == 0.25 * 0.1 && step.weight_decay == 0.01 && step.grad_scale == 0.125 && step.step == 1 && step.ratio == 1);
+    assert_true(step.lr == 0.25 * 0.1 && step.weight_decay == 0.01 && step.grad_scale == 0.125 && step.step == 1 &&
+                step.ratio == 1);
     assert_int_equal(weir_group_step(&g, 0, 1, &step), WEIR_ERR_INVALID);
     assert_int_equal(weir_group_state_bytes(&g, 1, 1000), 8000);
     g.rule = adamw8;
