@@ -90,7 +90,6 @@ typedef enum weir_rule_kind {
 #define WEIR_RULE_ENUM(name, value, text) name = value,
     WEIR_RULE_TABLE(WEIR_RULE_ENUM)
 #undef WEIR_RULE_ENUM
-    /** @endcond */
 } weir_rule_kind;
 
 /** What a rule must see to update an element. */

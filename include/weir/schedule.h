@@ -38,7 +38,6 @@ typedef enum weir_schedule_kind {
 #define WEIR_SCHEDULE_ENUM(name, value, text) name = value,
     WEIR_SCHEDULE_TABLE(WEIR_SCHEDULE_ENUM)
 #undef WEIR_SCHEDULE_ENUM
-    /** @endcond */
 } weir_schedule_kind;
 
 /** wsd: the decay is fast at first. */
