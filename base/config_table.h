@@ -73,6 +73,10 @@
       "algorithms to use instead of the chosen ones, e.g. allgather:ring; what rank 0 says holds for all")             \
     X(TEXT, tuning_file, TUNING_FILE, "", "path or off", USER,                                                          \
       "costs of steps that plans are chosen by, as weir-tune writes them; unset is tuning.HOST in the cache folder, if there") \
+    X(BOOL, reproducible, REPRODUCIBLE, "no", "", USER,                                                                  \
+      "reductions give the same bits whatever the placement, the nodes and the algorithm; they may move more bytes")     \
+    X(ENUM, partials, PARTIALS, "fp32", "fp32|same", USER,                                                               \
+      "sums of fp16 and bf16 on their way between ranks: fp32, rounded once at the end, or of the same type, half as long") \
     X(BYTES, plan_cache, PLAN_CACHE, "256M", "", USER,                                                                 \
       "most bytes of scratch memory that the plans kept for further calls of a kind may hold")                         \
     X(BYTES, unexpected_limit, UNEXPECTED_LIMIT, "64M", "", USER,                                                      \

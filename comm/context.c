@@ -200,6 +200,7 @@ static void ctx_free(weir_ctx *ctx)
     weir_topo_free(ctx->topo);
     free(ctx->node_of);
     free(ctx->node_leader);
+    free(ctx->user_ops);
     wr_log_close(&ctx->log);
     wr_config_free(&ctx->config);
     pthread_mutex_destroy(&ctx->boot_lock);

@@ -38,6 +38,8 @@ struct weir_ctx {
     struct wr_comms *comms; /* NULL until weir_comm_world() was called */
     void (*comms_close)(weir_ctx *ctx, bool abandon); /* frees it; `abandon` when the job does not end well */
 
+    struct wr_user_ops *user_ops; /* weir_op_create(), under comms_lock; NULL: none */
+
     pthread_mutex_t error_lock;
     weir_error last_error;
 };

@@ -30,12 +30,18 @@ static weir_status check(const weir_comm *comm, const struct wr_coll_call *call,
     weir_status status = wr_comm_check_alive(comm, err);
     if (status)
         return status;
-    if (!weir_type_size(call->type))
+    if (wr_coll_combines(call->coll) && call->op >= WEIR_OP_USER) {
+        struct wr_kernel kernel;
+        if (!wr_coll_kernel(comm->ctx, call->type, call->op, &kernel))
+            return wr_error_set(err, WEIR_ERR_INVALID, "give WEIR_OPAQUE, or a type of the operation's size",
+                                "there is no operation %d for elements of type %d", (int)call->op, (int)call->type);
+    } else if (!weir_type_size(call->type)) {
         return wr_error_set(err, WEIR_ERR_INVALID, NULL, "there is no type %d", (int)call->type);
-    if (wr_coll_combines(call->coll) && !wr_kernel_exists(call->type, call->op))
+    } else if (wr_coll_combines(call->coll) && !wr_kernel_exists(call->type, call->op)) {
         return wr_error_set(err, WEIR_ERR_INVALID, "and, or, xor work on integers only",
                             "elements of type %s cannot be combined by operation %s", weir_type_name(call->type),
                             weir_op_name(call->op) ? weir_op_name(call->op) : "?");
+    }
     if (call->coll == WR_COLL_ALLTOALL && call->in == WEIR_IN_PLACE)
         return wr_error_set(err, WEIR_ERR_INVALID, "give the input a buffer of its own",
                             "an all-to-all cannot be done in place");
@@ -43,7 +49,7 @@ static weir_status check(const weir_comm *comm, const struct wr_coll_call *call,
         return wr_error_set(err, WEIR_ERR_INVALID, NULL, "the output buffer is NULL");
     if (has_elements(call) && !call->in && has_input(comm, call))
         return wr_error_set(err, WEIR_ERR_INVALID, NULL, "the input buffer is NULL");
-    if (call->count > UINT64_MAX / 16 / (uint64_t)comm->size)
+    if (call->count > UINT64_MAX / (2 * WEIR_OP_ELEMENT_MAX) / (uint64_t)comm->size)
         return wr_error_set(err, WEIR_ERR_INVALID, NULL, "%llu elements are too many", (unsigned long long)call->count);
     status = wr_comm_check_rank(comm, "root", call->root, err);
     return status || !call->vector ? status : wr_coll_check_numbers(comm, call, err);

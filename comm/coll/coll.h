@@ -9,6 +9,7 @@
 #define WR_COLL_H
 
 #include <weir/coll.h>
+#include <weir/coll_op.h>
 #include <weir/coll_v.h>
 
 #include "comm/coll/fast.h"
@@ -62,7 +63,8 @@ struct wr_coll_key {
     uint64_t count; /* v-forms: the sum of what all ranks know, else 0 */
     uint64_t hash;  /* of the counts that all ranks know, else 0 */
     int32_t coll, type, op, root;
-    int32_t in_place; /* where all ranks must do the same */
+    int16_t in_place; /* where all ranks must do the same */
+    int16_t shared;   /* all-gather into a window of the node */
     int32_t vector;
 };
 struct wr_coll_key wr_coll_key(const weir_comm *comm, const struct wr_coll_call *call);
@@ -151,6 +153,15 @@ struct wr_coll_seen {
 weir_status wr_coll_overdue(const struct wr_overdue *o, int64_t since, int64_t *next, weir_error *err);
 /* A question, or an answer, has come from a rank; the first thing in it is the id of its communicator. */
 void wr_coll_on_overdue(struct wr_coll_state *state, int rank, const void *data, size_t len);
+
+/* ---- op.c ---- */
+
+/* What combines elements of this type by this operation; false when nothing does. */
+bool wr_coll_kernel(const weir_ctx *ctx, weir_type type, weir_op op, struct wr_kernel *kernel);
+/* Bytes of its elements, 0 when there is no such operation of the user. */
+size_t wr_coll_op_size(const weir_ctx *ctx, weir_op op);
+/* Whether they must be combined in the order of ranks. */
+bool wr_coll_op_ordered(const weir_ctx *ctx, weir_op op);
 
 /* ---- numbers.c: the counts of v-forms ---- */
 

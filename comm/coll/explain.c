@@ -31,7 +31,9 @@ static void add_choice(const struct wr_coll_choice *c, const struct wr_plan_spec
         snprintf(word, sizeof word, ", chunks of %llu elements", (unsigned long long)c->chunk);
         wr_str_append(text, size, word);
     }
-    if (spec->in_mapped || spec->out_mapped)
+    if (spec->out_shared)
+        wr_str_append(text, size, ", one result a node");
+    else if (spec->in_mapped || spec->out_mapped)
         wr_str_append(text, size, !spec->out_mapped ? ", input mapped" : !spec->in_mapped ? ", output mapped" : ", buffers mapped");
 }
 

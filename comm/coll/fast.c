@@ -101,7 +101,7 @@ static bool can_advance(struct wr_fast *f, const struct wr_fast_call *c)
 bool wr_fast_serves(const struct wr_fast *f, const struct wr_coll_call *call)
 {
     uint64_t left, read;
-    if (!f || call->vector || !(f->served >> call->coll & 1))
+    if (!f || call->vector || call->op >= WEIR_OP_USER || !(f->served >> call->coll & 1))
         return false;
     wr_fast_sizes(f, call, &left, &read);
     return left <= WR_FAST_BYTES && read <= WR_FAST_READ;

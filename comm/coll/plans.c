@@ -8,6 +8,9 @@
 #include "base/str.h"
 #include "comm/coll/coll.h"
 #include "comm/mem/exchange.h"
+#include "comm/mem/mem.h"
+
+enum { PARTIALS_FP32, PARTIALS_SAME }; /* WEIR_PARTIALS */
 
 enum {
     INSTANCES = 4,  /* of one plan, for calls of one kind that run at once */
@@ -23,6 +26,15 @@ struct wr_coll_plan {
     unsigned next;
 };
 
+/* Whether an all-gather's output lies in a window of the node, of which there is one for all its ranks. */
+static bool in_window(const weir_comm *comm, const struct wr_coll_call *call)
+{
+    uint64_t offset, bytes = weir_type_size(call->type) * (call->vector ? 1 : call->count * (uint64_t)comm->size);
+    struct weir_mem *mem =
+        comm->mem->windows && call->out && bytes ? wr_mem_containing(comm->mem, call->out, bytes, &offset) : NULL;
+    return mem && mem->node_shared;
+}
+
 struct wr_coll_key wr_coll_key(const weir_comm *comm, const struct wr_coll_call *call)
 {
     struct wr_coll_key key;
@@ -37,6 +49,7 @@ struct wr_coll_key wr_coll_key(const weir_comm *comm, const struct wr_coll_call 
     key.root = call->root;
     key.in_place = call->in == WEIR_IN_PLACE && !wr_coll_is_rooted(call->coll);
     key.vector = call->vector;
+    key.shared = call->coll == WR_COLL_ALLGATHER && in_window(comm, call);
     return key;
 }
 
@@ -45,14 +58,20 @@ struct plan_card {
     struct wr_coll_key key;
     struct wr_exec_where where;
     int64_t persistent;
+    int64_t window; /* number of the node's window that holds the output, -1 for none */
+    uint64_t window_offset;
 };
 
 void wr_coll_describe(const struct wr_coll_key *key, char *buf, size_t size)
 {
     enum wr_collective coll = (enum wr_collective)key->coll;
     const char *op = wr_coll_combines(coll) ? weir_op_name((weir_op)key->op) : NULL;
-    const char *type = weir_type_name((weir_type)key->type);
-    char count[64] = "";
+    const char *type = key->type == WEIR_OPAQUE ? "elements" : weir_type_name((weir_type)key->type);
+    char count[64] = "", user[32];
+    if (key->op >= WEIR_OP_USER) {
+        snprintf(user, sizeof user, "operation %d", (int)key->op - WEIR_OP_USER);
+        op = user;
+    }
     if (key->hash)
         snprintf(count, sizeof count, "%llu (counts %08x) ", (unsigned long long)key->count, (unsigned)key->hash);
     else if (!key->vector)
@@ -91,9 +110,14 @@ static void fill_spec(const struct wr_coll_state *state, const struct wr_coll_ca
         spec->in_place = call->in == WEIR_IN_PLACE;
     spec->reduces = wr_coll_combines(call->coll);
     if (spec->reduces) {
+        const weir_ctx *ctx = state->comm->ctx;
         spec->count = call->count;
-        spec->elem_size = (uint32_t)size;
-        spec->partial_size = (uint32_t)wr_kernel_partial_size(call->type);
+        if (call->op >= WEIR_OP_USER)
+            size = wr_coll_op_size(ctx, call->op);
+        spec->elem_size = spec->partial_size = (uint32_t)size;
+        if (call->op < WEIR_OP_USER && ctx->config.partials == PARTIALS_FP32)
+            spec->partial_size = (uint32_t)wr_kernel_partial_size(call->type);
+        spec->reproducible = ctx->config.reproducible || wr_coll_op_ordered(ctx, call->op);
     } else { /* bytes */
         spec->count = call->count * size;
         spec->elem_size = spec->partial_size = 1;
@@ -182,6 +206,17 @@ static weir_status find_all_memory(struct wr_coll_state *state, const struct wr_
     return status;
 }
 
+/* Whether the ranks of each node give the same place in the same window. */
+static bool same_windows(const weir_comm *comm, const struct wr_coll_call *call, const struct plan_card *cards)
+{
+    for (int r = 0; r < comm->size; r++) {
+        const struct plan_card *leader = &cards[comm->node_leader[comm->node_of[r]]];
+        if (cards[r].window < 0 || cards[r].window != leader->window || cards[r].window_offset != leader->window_offset)
+            return false;
+    }
+    return !call->vector;
+}
+
 /* Collective. Of a local v-form the plan is made for any numbers, and those of the call are still to be put in. */
 static weir_status make_plan(struct wr_coll_state *state, const struct wr_coll_call *call, bool persistent, bool maps,
                              struct wr_coll_instance *instance, weir_error *err)
@@ -195,6 +230,9 @@ static weir_status make_plan(struct wr_coll_state *state, const struct wr_coll_c
     fill_spec(state, call, &spec);
     card.key = wr_coll_key(comm, call);
     card.where = nowhere;
+    card.window = -1;
+    if (card.key.shared)
+        card.window = (int64_t)wr_mem_number(wr_mem_containing(comm->mem, call->out, 1, &card.window_offset));
     card.persistent = persistent;
     weir_status status = cards ? WEIR_OK : wr_error_memory(err, (size_t)comm->size * sizeof *cards, "a plan");
     if (!status && call->vector)
@@ -212,11 +250,16 @@ static weir_status make_plan(struct wr_coll_state *state, const struct wr_coll_c
     map_all(&spec);
     for (int r = 0; r < comm->size; r++)
         map_less(&spec, &cards[0].where, &cards[r].where);
+    spec.out_shared = card.key.shared && same_windows(comm, call, cards);
+    if (spec.out_shared) {
+        spec.out_mapped = true;
+        spec.in_mapped |= spec.in_place;
+    }
     status = wr_coll_decide(state, &spec, &instance->choice, err);
     if (status)
         goto out;
     params.algorithm = instance->choice.algorithm;
-    if (spec.reduces && wr_kernel_find(call->type, call->op, NULL, &kernel))
+    if (spec.reduces && wr_coll_kernel(comm->ctx, call->type, call->op, &kernel))
         params.kernel = &kernel;
     status = wr_exec_create(&params, &instance->exec, err);
     if (status)

@@ -22,6 +22,8 @@ size_t weir_type_size(weir_type type)
         return bytes;
         WEIR_TYPE_TABLE(X)
 #undef X
+    case WEIR_OPAQUE:
+        break;
     }
     return 0;
 }
@@ -34,6 +36,8 @@ const char *weir_type_name(weir_type type)
         return text;
         WEIR_TYPE_TABLE(X)
 #undef X
+    case WEIR_OPAQUE:
+        break;
     }
     return NULL;
 }
@@ -46,6 +50,8 @@ const char *weir_op_name(weir_op op)
         return text;
         WEIR_OP_TABLE(X)
 #undef X
+    case WEIR_OP_USER:
+        break;
     }
     return NULL;
 }

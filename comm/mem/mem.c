@@ -88,6 +88,7 @@ static void close_part(struct weir_mem *mem)
     mem->segment = NULL;
     mem->private_memory = NULL;
     mem->signal_base = UINT32_MAX;
+    s->windows -= mem->alive && mem->node_shared;
     mem->alive = false;
 }
 
@@ -416,6 +417,7 @@ static weir_status make(weir_comm *comm, void *addr, const struct request_card *
     if (status)
         goto out;
     mem->alive = true;
+    s->windows += mem->node_shared;
     comm->nmems++;
     wr_list_push_back(&s->alive, &mem->link);
     *out = mem;

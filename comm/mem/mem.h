@@ -66,6 +66,7 @@ struct wr_mem_state {
     struct weir_mem **by_block; /* who uses a block; how messages find memory */
     struct wr_staged *staged;
     uint64_t allocated, mapped, registered;
+    unsigned windows; /* node-shared handles that are alive */
 };
 
 weir_status wr_mem_state_create(struct wr_engine *engine, struct wr_mem_state **state, weir_error *err);

@@ -69,8 +69,11 @@ static void place_gather(struct wr_program *p, const struct parts *parts, const 
             p->refs[i].offset += parts->offsets[p->refs[i].rank];
         }
     }
-    for (uint32_t i = 0; i < p->nsteps; i++)
+    for (uint32_t i = 0; i < p->nsteps; i++) {
         p->steps[i].slot += scatter->slots;
+        if (p->steps[i].op == WR_STEP_COPY)
+            p->steps[i].flags |= WR_STEP_RESULT;
+    }
     p->scratch += scratch_of(parts, scatter, p->rank);
 }
 

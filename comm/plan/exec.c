@@ -28,7 +28,7 @@ static inline bool reached(const struct wr_exec *x, const struct exec_step *s)
 static void run_copy(struct wr_exec *x, const struct exec_step *s)
 {
     const struct exec_place *dst = &x->places[s->place], *src = dst + 1;
-    if (dst->partial == src->partial) {
+    if (dst->partial == src->partial && s->divide_by == 1) {
         size_t size = dst->partial ? x->spec.partial_size : x->spec.elem_size;
         if (s->streams)
             wr_copy_streaming(address(x, dst), address(x, src), s->len * size);
@@ -37,7 +37,7 @@ static void run_copy(struct wr_exec *x, const struct exec_step *s)
         return;
     }
     struct wr_operand operand = {address(x, src), src->partial};
-    wr_kernel_reduce(&x->kernel, address(x, dst), dst->partial, &operand, 1, s->len, 1);
+    wr_kernel_reduce(&x->kernel, address(x, dst), dst->partial, &operand, 1, s->len, s->divide_by);
 }
 
 enum { MOST_OPERANDS = 256 };
@@ -57,7 +57,7 @@ static void run_reduce(struct wr_exec *x, const struct exec_step *s)
         operand[0] = (struct wr_operand){to, dst->partial};
         n = 1;
     }
-    wr_kernel_reduce(&x->kernel, to, dst->partial, operand, n, s->len, 1);
+    wr_kernel_reduce(&x->kernel, to, dst->partial, operand, n, s->len, s->divide_by);
 }
 
 void wr_exec_put_done(struct wr_op *op, weir_status status)
@@ -182,7 +182,7 @@ static void finish(struct wr_exec *x)
         x->counters[i].base += x->counters[i].most;
     if (WR_UNLIKELY(x->user_region_of != NULL))
         wr_exec_drop_regions(x);
-    if (x->params.divide_by > 1 && x->kernel.loops.divide) {
+    if (x->params.divide_by > 1 && x->kernel.loops.divide && !x->divides) {
         uint64_t n = wr_plan_out_len(&x->spec, x->params.comm->rank);
         struct wr_operand out = {x->out, false};
         wr_kernel_reduce(&x->kernel, x->out, false, &out, 1, n, x->params.divide_by);

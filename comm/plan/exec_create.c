@@ -205,6 +205,7 @@ static weir_status resolve_step(struct wr_exec *x, uint32_t index, const struct 
                               .place = s->first_ref,
                               .len = s->len,
                               .peer = s->peer,
+                              .divide_by = 1,
                               .world = wr_comm_world_rank(x->params.comm, s->peer),
                               .value = s->flags & WR_STEP_EARLIER ? 0 : s->value};
     for (uint32_t i = 0; i < s->nrefs; i++)
@@ -212,6 +213,9 @@ static weir_status resolve_step(struct wr_exec *x, uint32_t index, const struct 
     if (s->op == WR_STEP_COPY)
         out->streams = x->program.refs[s->first_ref].buffer == WR_BUF_OUT && s->len * x->spec.elem_size >= STREAMED_STEP &&
                        wr_plan_out_len(&x->spec, x->program.refs[s->first_ref].rank) * x->spec.elem_size >= STREAMED_OUT;
+    bool stores = s->op == WR_STEP_REDUCE || (s->op == WR_STEP_COPY && !(s->flags & WR_STEP_RESULT));
+    if (x->divides && stores && x->places[s->first_ref].buffer == WR_BUF_OUT)
+        out->divide_by = x->params.divide_by;
     switch (s->op) {
     case WR_STEP_PUT:
         out->remote = true;
@@ -321,6 +325,8 @@ weir_status wr_exec_create(const struct wr_exec_params *params, struct wr_exec *
         x->engine = comm->engine;
         if (params->kernel)
             x->kernel = *params->kernel;
+        /* sums that are rounded when they are stored are divided before; only results are stored in OUT then */
+        x->divides = params->divide_by > 1 && x->kernel.loops.divide && x->spec.partial_size != x->spec.elem_size;
         status = params->algorithm->build(&x->spec, comm->rank, &x->program, err);
     }
     status = wr_exchange_agree(comm, status, err);

@@ -25,6 +25,7 @@ struct exec_step {
     uint32_t *flag;               /* SIGNAL, WAIT on the node: where the counter is */
     uint32_t *sent;               /* SIGNAL on the node: how many were sent */
     uint32_t slot;                /* remote: of the transport */
+    uint64_t divide_by;           /* COPY, REDUCE: of what is stored, 1 for none */
     uint64_t offset;              /* PUT: bytes from the beginning of the peer's memory */
     struct exec_counter *counter; /* WAIT: what was consumed before this execution */
     uint32_t value;
@@ -75,6 +76,7 @@ struct wr_exec {
     uint32_t first_signal, nsignals; /* of the engine's, for counters between nodes */
     struct exec_put *puts, *free_put;
     uint32_t nputs, puts_running;
+    bool divides; /* averages are divided where they are stored, and not at the end */
     const char *in;
     char *out;
     uint32_t lanes_left;

@@ -72,6 +72,7 @@ enum wr_step_op {
 
 enum wr_step_flags {
     WR_STEP_SIGNALS = 1, /* PUT: also signals */
+    WR_STEP_RESULT = 4,  /* COPY: what is copied is a result already (of an average: divided) */
     WR_STEP_EARLIER = 2  /* WAIT: only for the signals of earlier executions, of which each had `value` */
 };
 

@@ -86,6 +86,9 @@ weir_status weir_reduce_scatter_init(weir_comm *comm, const void *in, void *out,
 /**
  * All-gather. `in` has count elements, `out` size * count. In place: this rank's input stands at its place in out.
  * Otherwise as weir_allreduce().
+ *
+ * When `out` is in a window that the ranks of a node share (::WEIR_MEM_NODE_SHARED), all of them must give the same place: the
+ * node then gets one result instead of one a rank. No rank may change the window before all ranks of the node have read it.
  */
 weir_status weir_allgather(weir_comm *comm, const void *in, void *out, uint64_t count, weir_type type);
 

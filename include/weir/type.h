@@ -35,6 +35,7 @@ typedef enum weir_type {
 #define WEIR_TYPE_ENUM(name, value, text, bytes) name = value,
     WEIR_TYPE_TABLE(WEIR_TYPE_ENUM)
 #undef WEIR_TYPE_ENUM
+    WEIR_OPAQUE = 64 /**< with an operation of weir_op_create() only: elements of the size that it was given */
 } weir_type;
 
 /** Operations: X(name, value, text). */
@@ -57,6 +58,7 @@ typedef enum weir_op {
 #define WEIR_OP_ENUM(name, value, text) name = value,
     WEIR_OP_TABLE(WEIR_OP_ENUM)
 #undef WEIR_OP_ENUM
+    WEIR_OP_USER = 0x10000 /**< from here on: operations of weir_op_create() */
 } weir_op;
 
 /** Bytes of an element; 0 for a type that does not exist. Thread safety: safe. */

@@ -19,6 +19,7 @@
 #include <weir/pipe.h>
 #include <weir/pipe_engine.h>
 #include <weir/plan.h>
+#include <weir/coll_op.h>
 #include <weir/coll_v.h>
 #include <weir/rule.h>
 #include <weir/schedule.h>

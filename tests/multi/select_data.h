@@ -101,7 +101,7 @@ static inline int64_t wrapped(int64_t i, weir_type type)
     return is_signed(type) ? (int64_t)((uint64_t)i << bits) >> bits : (int64_t)((uint64_t)i << bits >> bits);
 }
 
-/* Element i of rank r in execution k: exact in every type in the sums and products of nine ranks. */
+/* Element i of rank r in execution k: its sums and products over nine ranks are exact, but for one rounding of halves. */
 static inline struct number number_of(weir_type type, weir_op op, int r, uint64_t i, uint64_t k)
 {
     uint64_t h = mix(k * 1000003 + (uint64_t)r * 7919 + i * 31);
@@ -110,6 +110,10 @@ static inline struct number number_of(weir_type type, weir_op op, int r, uint64_
         n.i = 1 + (int64_t)(h % 2);
     else if (op == WEIR_AND || op == WEIR_OR || op == WEIR_XOR)
         n.i = (int64_t)h;
+    else if (op == WEIR_SUM || op == WEIR_AVG) /* sums of halves need rounding, those of their fp32 partial sums do not */
+        n.i = type == WEIR_BF16   ? (int64_t)(h % 255) - 100
+              : type == WEIR_FP16 ? (int64_t)(h % 2001) - 700
+                                  : (int64_t)(h % 7) - (is_signed(type) ? 2 : 0);
     else
         n.i = (int64_t)(h % 7) - (is_signed(type) ? 2 : 0);
     n.i = wrapped(n.i, n.real ? WEIR_INT64 : type);
