@@ -3,6 +3,7 @@
 #include "tests/unit/unit.h"
 
 #include <math.h>
+#include <pthread.h>
 #include <stdbool.h>
 #include <stdlib.h>
 #include <string.h>
@@ -81,6 +82,14 @@ static void close_shard(struct shard *s)
             assert_memory_equal(s->memory[i] + s->bytes[i], &GUARD, sizeof GUARD);
         free(s->memory[i]);
     }
+}
+
+/* The copy is the master rounded once. */
+static void assert_copy(const struct shard *s)
+{
+    for (size_t i = 0; s->d.out && i < s->n; i++)
+        assert_int_equal(((uint16_t *)s->d.out)[i],
+                         s->d.out_type == WEIR_BF16 ? half_bf16(s->d.master[i]) : half_fp16(s->d.master[i]));
 }
 
 static void assert_same(const struct shard *a, const struct shard *b)
@@ -183,6 +192,7 @@ static void one_length(const weir_rule *first, const weir_rule *rule, size_t n, 
     size_t granule = weir_rule_granule(rule);
     drive(rule, &b, k % 2 ? n + 1 : granule == 1 ? 1 + n / 3 : granule);
     assert_same(&a, &b);
+    assert_copy(&a);
     if (n > 1) /* it moved */
         assert_true(a.d.master[0] != b.d.master[1]);
     close_shard(&a);
@@ -235,7 +245,7 @@ static void long_shards_agree(void **state)
     for_all_kinds(one_long);
 }
 
-/* The copy is the master rounded once; gradients in half precision are what they are in fp32. */
+/* Gradients in half precision are what they are in fp32. */
 static void types_are_exact(void **state)
 {
     (void)state;
@@ -264,9 +274,7 @@ static void types_are_exact(void **state)
             assert_int_equal(weir_rule_update(rule, &step, &b.d, 0, MOST, NULL), WEIR_OK);
         }
         assert_memory_equal(a.d.master, b.d.master, MOST * sizeof(float));
-        for (size_t i = 0; i < MOST; i++)
-            assert_int_equal(((uint16_t *)a.d.out)[i],
-                             types[k] == WEIR_BF16 ? half_bf16(a.d.master[i]) : half_fp16(a.d.master[i]));
+        assert_copy(&a);
         close_shard(&a);
         close_shard(&b);
     }
@@ -339,6 +347,60 @@ static void whole_tensors_are_the_same(void **state)
         close_shard(&a);
         close_shard(&b);
         free(work);
+        weir_rule_free(rule);
+    }
+}
+
+struct half {
+    const weir_rule *rule;
+    const struct shard *s;
+    size_t first, n;
+    pthread_t thread;
+};
+
+static void *update_half(void *arg)
+{
+    struct half *h = arg;
+    weir_rule_step step = WEIR_RULE_STEP_INIT;
+    step.lr = 0.1;
+    for (step.step = 1; step.step <= 20; step.step++)
+        if (weir_rule_update(h->rule, &step, &h->s->d, h->first, h->n, NULL) != WEIR_OK)
+            return h;
+    return NULL;
+}
+
+/* Two threads at ranges that touch each other do what one does. */
+static void threads_share_a_shard(void **state)
+{
+    (void)state;
+    enum { N = 4096 };
+    for (int kind = 0; weir_rule_kind_name((weir_rule_kind)kind); kind++) {
+        weir_rule *rule = make((weir_rule_kind)kind, NULL, 0.9);
+        struct shard a, b;
+        void *failed;
+        if (!rule || weir_rule_access(rule) != WEIR_ACCESS_ELEMENT) {
+            weir_rule_free(rule);
+            continue;
+        }
+        size_t border = weir_rule_granule(rule) == 1 ? 1933 : 1792;
+        struct half halves[3] = {{.rule = rule, .s = &a, .n = border},
+                                 {.rule = rule, .s = &a, .first = border, .n = N - border},
+                                 {.rule = rule, .s = &b, .n = N}};
+        state_word = 9;
+        open_shard(&a, rule, N, 0, WEIR_FP32, WEIR_BF16);
+        fill((void *)(uintptr_t)a.d.grad, WEIR_FP32, N, 1);
+        state_word = 9;
+        open_shard(&b, rule, N, 0, WEIR_FP32, WEIR_BF16);
+        fill((void *)(uintptr_t)b.d.grad, WEIR_FP32, N, 1);
+        for (int i = 0; i < 3; i++)
+            assert_int_equal(pthread_create(&halves[i].thread, NULL, update_half, &halves[i]), 0);
+        for (int i = 0; i < 3; i++) {
+            assert_int_equal(pthread_join(halves[i].thread, &failed), 0);
+            assert_null(failed);
+        }
+        assert_same(&a, &b);
+        close_shard(&a);
+        close_shard(&b);
         weir_rule_free(rule);
     }
 }
@@ -482,6 +544,7 @@ int main(void)
         cmocka_unit_test(types_are_exact),
         cmocka_unit_test(what_is_not_finite_goes_through),
         cmocka_unit_test(whole_tensors_are_the_same),
+        cmocka_unit_test(threads_share_a_shard),
         cmocka_unit_test(moments_in_8_bits),
         cmocka_unit_test(wrong_settings_are_refused),
         cmocka_unit_test(wrong_arguments_are_refused),

@@ -163,8 +163,22 @@ static void one_case_of_8_bits(const struct number_case *c, void *arg)
     tally->worst[c->options.kind] = run.worst;
 }
 
+/* Muon needs OpenBLAS, which a build may be without. */
+static bool can_run(const struct number_case *c)
+{
+    weir_rule *rule = NULL;
+    weir_error error;
+    weir_status status = weir_rule_create(&c->options, &rule, &error);
+    weir_rule_free(rule);
+    if (status == WEIR_ERR_UNSUPPORTED)
+        print_message("%s\n", error.message);
+    return status != WEIR_ERR_UNSUPPORTED;
+}
+
 static void by_kind(const struct number_case *c, void *arg)
 {
+    if (!can_run(c))
+        return;
     if (c->options.kind == WEIR_RULE_ADAMW8)
         one_case_of_8_bits(c, arg);
     else
