@@ -64,6 +64,10 @@
       "find out by idle TCP connections that a rank on another node has died; one descriptor a rank in use")           \
     X(TIME, peer_timeout, PEER_TIMEOUT, "10s", "", USER,                                                               \
       "a host that does not answer for so long is taken for lost")                                                     \
+    X(ENUM, progress, PROGRESS, "none", "none|thread", USER,                                                           \
+      "what moves operations while the program computes: nothing, or a thread of each rank")                           \
+    X(INT, progress_core, PROGRESS_CORE, "-1", "-1..1048575", USER,                                                    \
+      "core for that thread, by hwloc's logical index; -1 takes one of the rank's binding that no rank needs, if any") \
     X(TIME, warn_after, WARN_AFTER, "60s", "", USER,                                                                    \
       "a wait in a collective that takes longer is reported once: which ranks have not come and what they called last")   \
     X(TIME, timeout, TIMEOUT, "inf", "", USER,                                                                          \

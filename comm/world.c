@@ -168,8 +168,13 @@ static weir_status open_comms(weir_ctx *ctx, struct wr_comms **out, weir_error *
         goto free_world;
     wr_list_push_back(&c->alive, &c->world->link);
     add_coll(c);
+    status = wr_engine_start_thread(c->engine, err);
+    if (status)
+        goto destroy_coll;
     *out = c;
     return WEIR_OK;
+destroy_coll:
+    wr_coll_destroy(c->world->coll);
 free_world:
     wr_comm_free(c->world);
 destroy_mem:
@@ -213,6 +218,7 @@ static void close_comms(weir_ctx *ctx, bool abandon)
 {
     struct wr_comms *c = ctx->comms;
     struct weir_comm *comm, *next;
+    wr_engine_stop_thread(c->engine);
     if (!abandon)
         wr_engine_part(c->engine, meet(c, ctx));
     wr_list_for_each (comm, &c->alive, link)

@@ -39,6 +39,13 @@ void wr_host_id_self(struct wr_host_id *id);
  */
 int wr_host_numa(const char *root);
 
+/*
+ * Binds the calling thread to hwloc's core `core`; or, when that is negative, to a core of its present binding that `ranks` ranks
+ * which share that binding leave free, another one for each `index`. *pinned: the core, -1 when there is none to spare.
+ * WEIR_ERR_CONFIG when there is no such core.
+ */
+weir_status wr_host_pin_thread(int core, int ranks, int index, int *pinned, weir_error *err);
+
 /* ---- virtual nodes (topo/placement.c) ---- */
 
 /*

@@ -12,6 +12,8 @@
 #include <pthread.h>
 #include <stdbool.h>
 
+#include "base/atomic.h"
+#include "base/compiler.h"
 #include "base/list.h"
 #include "comm/context.h"
 #include "comm/engine/group.h"
@@ -63,6 +65,7 @@ struct wr_engine {
     weir_ctx *ctx;
     int rank, size;
     pthread_mutex_t lock;
+    unsigned wanting; /* threads that wait for it */
     struct wr_transport *transport[WR_ENGINE_TRANSPORTS];
     struct wr_engine_link link[WR_ENGINE_TRANSPORTS];
     int ntransports;
@@ -97,6 +100,7 @@ struct wr_engine {
     bool both;             /* there are transports on the node and through a network */
     unsigned polls, eager; /* calls of wr_engine_poll(); those that are still to look at everything */
     struct wr_waiter *waiter;
+    struct wr_engine_thread *thread; /* NULL without WEIR_PROGRESS=thread */
     struct wr_watch *watch; /* NULL when peers are not watched */
 };
 
@@ -107,6 +111,10 @@ enum { WR_NO_ROUTE = 255 };
  * A rank that cannot open one publishes the reason, so that its peers can name it.
  */
 weir_status wr_engine_open(weir_ctx *ctx, uint32_t nsignals, struct wr_engine **engine, weir_error *err);
+
+/* Starts the progress thread, when WEIR_PROGRESS asks for it, after all layers have been added; and ends it. Without the lock. */
+weir_status wr_engine_start_thread(struct wr_engine *e, weir_error *err);
+void wr_engine_stop_thread(struct wr_engine *e);
 
 /*
  * Before wr_engine_close(), without the lock: waits until what was sent has left, as far as that is possible, and then until
@@ -123,7 +131,11 @@ void wr_engine_add_user(struct wr_engine *e, const struct wr_engine_user *user);
 
 static inline void wr_engine_lock(struct wr_engine *e)
 {
+    if (WR_LIKELY(!pthread_mutex_trylock(&e->lock)))
+        return;
+    wr_add_acq_rel(&e->wanting, 1u); /* the progress thread gives way */
     pthread_mutex_lock(&e->lock);
+    wr_add_acq_rel(&e->wanting, -1u);
 }
 
 static inline void wr_engine_unlock(struct wr_engine *e)

@@ -315,6 +315,11 @@ static void waiter_acquire(void *arg)
     wr_engine_lock(arg);
 }
 
+static bool waiter_wanted(void *arg)
+{
+    return wr_load_relaxed(&((struct wr_engine *)arg)->wanting) > 0;
+}
+
 static weir_status create_waiter(struct wr_engine *e, weir_error *err)
 {
     struct wr_waiter_params params = {.config = &e->ctx->config,
@@ -325,6 +330,7 @@ static weir_status create_waiter(struct wr_engine *e, weir_error *err)
                                       .poll = waiter_poll,
                                       .release = waiter_release,
                                       .acquire = waiter_acquire,
+                                      .wanted = waiter_wanted,
                                       .arg = e};
     weir_status status = wr_waiter_create(&params, &e->waiter, err);
     int launcher = wr_ctx_event_fd(e->ctx);

@@ -26,6 +26,7 @@ enum {
     LONGEST_NAP_NS = 1000000,
     LONGEST_BLOCK_NS = 1000000000, /* then transports look after themselves */
     EXTRA_BLOCK_NS = 250000000,    /* in block(), which does not see the descriptors of wr_waiter_add() */
+    MOST_YIELDS = 1000,            /* of a serving thread to others that want the lock */
     GAP_NS = 100000,               /* between two polls or in a yield: somebody else was on this core ... */
     CONTENDED_NS = 100000000       /* ... and for so long it is taken for contended */
 };
@@ -45,6 +46,7 @@ struct wr_waiter {
     uint64_t blocked;
     /* threads */
     bool leader;        /* a thread is blocked in the transports */
+    bool serving;       /* and it waits for nothing itself */
     unsigned followers; /* threads that wait for it */
     uint32_t epoch;     /* counts kicks and what followers must look at; they sleep here */
 };
@@ -187,7 +189,7 @@ void wr_waiter_kick(struct wr_waiter *w)
 /* Something moved: perhaps what another thread waits for has come. */
 static int moved(struct wr_waiter *w, int n)
 {
-    if (n && WR_UNLIKELY(w->leader))
+    if (n && WR_UNLIKELY(w->leader && !w->serving))
         ring(w);
     if (n && WR_UNLIKELY(w->followers))
         wake_followers(w);
@@ -392,6 +394,42 @@ weir_status wr_waiter_wait(struct wr_waiter *w, bool (*ended)(void *arg), void *
         block(w, epoch, deadline, &nap);
         if (ended(arg))
             return WEIR_OK;
+    }
+}
+
+/* Gives up the lock; who calls comes first. */
+static void give_way(struct wr_waiter *w, int64_t ns)
+{
+    struct timespec ts = timespec_of(ns);
+    release(w);
+    if (ns)
+        nanosleep(&ts, NULL);
+    for (int i = 0; i < MOST_YIELDS; i++) {
+        sched_yield();
+        if (!w->params.wanted || !w->params.wanted(w->params.arg))
+            break;
+    }
+    acquire(w);
+}
+
+void wr_waiter_serve(struct wr_waiter *w, bool (*ended)(void *arg), void *arg)
+{
+    int64_t nap = FIRST_NAP_NS;
+    for (;;) {
+        uint32_t epoch = wr_load_acquire(&w->epoch);
+        if (ended(arg))
+            return;
+        if (wr_waiter_progress(w)) {
+            nap = FIRST_NAP_NS;
+            give_way(w, 0);
+            continue;
+        }
+        int64_t before = wr_clock_ns();
+        w->serving = !w->leader;
+        block(w, epoch, WR_TIME_INF, &nap);
+        w->serving = false;
+        if (wr_clock_ns() - before < FIRST_NAP_NS) /* it hardly slept: there is something that another thread has to take */
+            give_way(w, FIRST_NAP_NS);
     }
 }
 

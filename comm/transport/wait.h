@@ -28,6 +28,8 @@ struct wr_waiter_params {
     /* Give away and take back the lock; both NULL where only one thread ever comes. */
     void (*release)(void *arg);
     void (*acquire)(void *arg);
+    /* Whether a thread wants the lock, for wr_waiter_serve(). May be NULL. */
+    bool (*wanted)(void *arg);
     void *arg; /* for those above */
 };
 
@@ -44,6 +46,12 @@ int wr_waiter_progress(struct wr_waiter *w);
 /* Makes progress until ended(arg) is true: WEIR_OK, or WEIR_ERR_TIMEOUT at the deadline (the caller knows what it waited
  * for and makes the error). ended() is called under the lock, often, and must be cheap. */
 weir_status wr_waiter_wait(struct wr_waiter *w, bool (*ended)(void *arg), void *arg, int64_t deadline);
+
+/*
+ * Moves everything until ended(arg), for a thread that waits for nothing itself: it sleeps whenever nothing moves. It then leads
+ * the others, who need not wake it for what they move themselves. At most one.
+ */
+void wr_waiter_serve(struct wr_waiter *w, bool (*ended)(void *arg), void *arg);
 
 /* Makes all waits look at ended() again. From any thread, at any time. */
 void wr_waiter_kick(struct wr_waiter *w);
