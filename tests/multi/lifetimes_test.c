@@ -38,8 +38,8 @@ int main(int argc, char **argv)
 {
     int count = argc == 3 ? atoi(argv[1]) : 0;
     long slack = argc == 3 ? atol(argv[2]) : 0, descriptors = 0, kib = 0;
-#ifdef __SANITIZE_ADDRESS__
-    slack += 128 << 10; /* it keeps what was freed, and finds what was not */
+#if defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__)
+    slack += 128 << 10; /* they keep what was freed; the former finds what was not */
 #endif
     for (int i = 0; i < count; i++) {
         weir_ctx *ctx;

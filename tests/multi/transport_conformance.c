@@ -73,8 +73,8 @@ static void run_lifetimes(struct conf_rank *r)
     int now = count_fds();
     bool ours = !strcmp(r->options->transport, "shm") || !strcmp(r->options->transport, "self");
     long slack = 4096 + (ours ? 0 : 8L * r->options->lifetimes); /* KiB; the libraries below keep some */
-#ifdef __SANITIZE_ADDRESS__
-    slack += 64 << 10; /* it keeps what was freed, and finds what was not */
+#if defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__)
+    slack += 64 << 10; /* they keep what was freed; the former finds what was not */
 #endif
     CONF_ASSERT(r, r->options->threads || now <= fds, "%d descriptors at half time, %d at the end", fds, now);
     CONF_ASSERT(r, r->options->lifetimes < LIFETIMES_FOR_MEMORY || u.ru_maxrss <= rss + slack,
