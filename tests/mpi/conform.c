@@ -10,7 +10,7 @@
 
 #include <weir/weir.h>
 
-enum { ROOT = 1, MOST = 5000 };
+enum { ROOT = 1, MOST = 2000 };
 
 static weir_comm *comm;
 static int rank, size;
