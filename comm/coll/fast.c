@@ -20,19 +20,24 @@ static inline uint64_t word_of(const struct wr_fast *f, int rank, uint32_t seq)
     return wr_load_acquire(&wr_fast_slot_of(f, rank, seq)->word);
 }
 
-/* The latest call from `floor` on that a rank is known to have begun. */
+/* The latest call from `floor` on that a rank is known to have begun: its words are as old as they are far ahead. */
 static uint32_t begun(const struct wr_fast *f, int rank)
 {
-    for (uint32_t seq = f->seq; seq != f->floor; seq--)
-        if ((int32_t)(number_in(word_of(f, rank, seq)) - seq) >= 0)
-            return seq;
-    return f->floor;
+    uint32_t low = f->floor, high = f->seq; /* low has been begun */
+    while (low != high) {
+        uint32_t middle = high - (high - low) / 2;
+        if ((int32_t)(number_in(word_of(f, rank, middle)) - middle) >= 0)
+            low = middle;
+        else
+            high = middle - 1;
+    }
+    return low;
 }
 
-/* Whether all have read what stands in this rank's next slot. */
-static bool has_room(struct wr_fast *f)
+/* Whether all have read what stands where a call of this rank is to be written. */
+static bool has_room(struct wr_fast *f, const struct wr_fast_call *c)
 {
-    if (WR_LIKELY(f->seq + 1 - f->floor < WR_FAST_SLOTS))
+    if (WR_LIKELY(f->seq + 1 - f->floor < c->depth))
         return true;
     uint32_t least = f->seq;
     for (int r = 0; r < f->n; r++) {
@@ -41,7 +46,7 @@ static bool has_room(struct wr_fast *f)
             least = seq;
     }
     f->floor = least;
-    return f->seq + 1 - f->floor < WR_FAST_SLOTS;
+    return f->seq + 1 - f->floor < c->depth;
 }
 
 static void wake_mates(const struct wr_fast *f)
@@ -58,12 +63,12 @@ static void wake_mates(const struct wr_fast *f)
 
 static bool post(struct wr_fast *f, struct wr_fast_call *c)
 {
-    if (WR_UNLIKELY(!has_room(f)))
+    if (WR_UNLIKELY(!has_room(f, c)))
         return false;
     c->seq = ++f->seq;
     c->word = (uint64_t)c->seq << 32 | c->hash;
     struct wr_fast_slot *slot = wr_fast_slot_of(f, f->me, c->seq);
-    wr_fast_put_in(f, c, slot);
+    wr_fast_put_in(f, c);
     wr_store_release(&slot->word, c->word);
     wake_mates(f);
     c->posted = true;
@@ -94,7 +99,7 @@ static bool advance(struct wr_fast *f, struct wr_fast_call *c)
 static bool can_advance(struct wr_fast *f, const struct wr_fast_call *c)
 {
     if (!c->posted)
-        return has_room(f);
+        return has_room(f, c);
     return !c->left || number_in(word_of(f, c->from, c->seq)) == c->seq;
 }
 

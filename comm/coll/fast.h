@@ -2,9 +2,9 @@
 /*
  * Small collectives of ranks that share a node: no plan, each rank writes its data once for all others to read.
  *
- * Every rank has a few slots in memory that all know; a call takes the next one. A slot begins with a word: the number of the
- * call among the fast ones, and a hash of all collective calls so far. The word is written last, behind the data, and is all
- * that is waited for; few bytes stand in the same cache line. So ranks that do not agree always see it, see fast_open.c.
+ * Every rank has slots in memory that all know, one cache line each; a call takes the next one. A slot begins with a word: the
+ * number of the call among the fast ones, and a hash of all collective calls so far. The word is written last, behind the data,
+ * and is all that is waited for; few bytes stand beside it, more in one of a few areas. So ranks that do not agree always see it, see fast_open.c.
  *
  * A rank is in one such call at a time; started ones form a queue. Whoever has begun a call has read all that he wanted of the
  * calls before, so a slot is free again when all have begun the call after the one that it served. Who waits for all knows that
@@ -32,6 +32,7 @@ struct wr_coll_request;
 struct wr_fast_call {
     const struct wr_coll_call *call;
     uint64_t bytes;    /* of the vector, or of a share of it */
+    uint32_t depth;    /* calls that this rank may be ahead of the others when it writes */
     uint64_t word;     /* what it writes and what it waits for; once it is posted */
     uint32_t hash, seq;
     int from, left;    /* ranks that it still waits for: `left` from this one on, around the circle */

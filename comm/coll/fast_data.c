@@ -34,6 +34,7 @@ void wr_fast_prepare(struct wr_fast *f, struct wr_fast_call *c, const struct wr_
 {
     c->call = call;
     c->bytes = bytes_of(call);
+    c->depth = left_of(f, call, c->bytes) <= WR_FAST_INLINE ? WR_FAST_SLOTS : WR_FAST_AREAS;
     c->hash = (uint32_t)f->state->hash;
     c->posted = false;
     c->all = call->coll != WR_COLL_BCAST;
@@ -49,12 +50,12 @@ static const char *input_of(const struct wr_fast *f, const struct wr_fast_call *
     return (const char *)call->out + (call->coll == WR_COLL_ALLGATHER ? (uint64_t)f->me * c->bytes : 0);
 }
 
-void wr_fast_put_in(struct wr_fast *f, const struct wr_fast_call *c, struct wr_fast_slot *slot)
+void wr_fast_put_in(struct wr_fast *f, const struct wr_fast_call *c)
 {
     uint64_t left = left_of(f, c->call, c->bytes);
     if (!left || (c->call->coll == WR_COLL_BCAST && c->call->root != f->me))
         return;
-    unsigned char *to = left <= WR_FAST_INLINE ? slot->inside : slot->data;
+    unsigned char *to = wr_fast_data_of(f, f->me, c->seq, left);
     const char *in = input_of(f, c);
     if (has_shares(c->call->coll)) {
         uint64_t before = (uint64_t)f->me * c->bytes;
@@ -68,9 +69,7 @@ void wr_fast_put_in(struct wr_fast *f, const struct wr_fast_call *c, struct wr_f
 /* What `rank` left for this one. */
 static const unsigned char *theirs(const struct wr_fast *f, const struct wr_fast_call *c, int rank)
 {
-    const struct wr_fast_slot *slot = wr_fast_slot_of(f, rank, c->seq);
-    uint64_t left = left_of(f, c->call, c->bytes);
-    const unsigned char *from = left <= WR_FAST_INLINE ? slot->inside : slot->data;
+    const unsigned char *from = wr_fast_data_of(f, rank, c->seq, left_of(f, c->call, c->bytes));
     return has_shares(c->call->coll) ? from + (uint64_t)(f->me - (rank < f->me)) * c->bytes : from;
 }
 

@@ -9,7 +9,8 @@
 #include "comm/kernel/loops_table.h"
 
 enum {
-    WR_FAST_SLOTS = 8,
+    WR_FAST_SLOTS = 64,        /* calls that a rank can be ahead of the others ... */
+    WR_FAST_AREAS = 8,         /* ... and such calls whose data do not stand beside the word */
     WR_FAST_INLINE = 56,       /* bytes beside the word */
     WR_FAST_BYTES = 16 << 10,  /* that a slot holds */
     WR_FAST_READ = 64 << 10    /* that a rank reads in one call */
@@ -18,8 +19,11 @@ enum {
 struct wr_fast_slot {
     uint64_t word; /* number of the call << 32 | hash */
     unsigned char inside[WR_FAST_INLINE];
+} WR_ALIGNED(WR_FLAG_LINE);
+
+struct wr_fast_area {
     unsigned char data[WR_FAST_BYTES];
-    unsigned char gap[WR_CACHE_LINE]; /* slots do not all begin in the same set of the cache */
+    unsigned char gap[WR_CACHE_LINE]; /* areas do not all begin in the same set of the cache */
 } WR_ALIGNED(WR_CACHE_LINE);
 
 /* The latest calls of a rank, for the others to compare. */
@@ -32,6 +36,7 @@ struct wr_fast_record {
 struct wr_fast_part {
     struct wr_fast_record board[WR_COLL_RECORDS];
     struct wr_fast_slot slots[WR_FAST_SLOTS];
+    struct wr_fast_area areas[WR_FAST_AREAS];
 };
 
 struct wr_fast {
@@ -64,11 +69,17 @@ static inline struct wr_fast_slot *wr_fast_slot_of(const struct wr_fast *f, int 
 
 /* ---- fast_data.c: what goes into the slot and what comes out of the others' ---- */
 
+/* Where a rank leaves `left` bytes in a call. */
+static inline unsigned char *wr_fast_data_of(const struct wr_fast *f, int rank, uint32_t seq, uint64_t left)
+{
+    return left <= WR_FAST_INLINE ? wr_fast_slot_of(f, rank, seq)->inside : f->mate[rank].part->areas[seq % WR_FAST_AREAS].data;
+}
+
 /* Bytes that each rank leaves in its slot at most, and bytes that it reads: the same at all ranks. */
 void wr_fast_sizes(const struct wr_fast *f, const struct wr_coll_call *call, uint64_t *left, uint64_t *read);
 /* Fills in whom the call waits for. */
 void wr_fast_prepare(struct wr_fast *f, struct wr_fast_call *c, const struct wr_coll_call *call);
-void wr_fast_put_in(struct wr_fast *f, const struct wr_fast_call *c, struct wr_fast_slot *slot);
+void wr_fast_put_in(struct wr_fast *f, const struct wr_fast_call *c);
 void wr_fast_take_out(struct wr_fast *f, const struct wr_fast_call *c);
 
 #endif
