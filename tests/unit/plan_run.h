@@ -10,7 +10,7 @@
 
 #include "tests/unit/plan_world.h"
 
-enum { PLAN_RUN_EXECUTIONS = 3, PLAN_RUN_PUTS = 128, PLAN_RUN_SLOTS = 160 };
+enum { PLAN_RUN_EXECUTIONS = 3, PLAN_RUN_PUTS = 128, PLAN_RUN_SLOTS = 160, PLAN_RUN_IDLE = 500 };
 
 struct plan_put {
     bool live;
@@ -45,7 +45,7 @@ struct plan_machine {
     struct plan_put put[PLAN_RUN_PUTS];
     struct plan_signal signal[PLAN_RUN_PUTS];
     uint32_t order;
-    uint64_t state;
+    uint64_t state, moves;
     bool broken; /* it cannot go on */
 };
 
@@ -131,6 +131,7 @@ static inline void plan_arrive(struct plan_machine *m, struct plan_put *put)
     uint64_t part = 1 + plan_random(&m->state, (unsigned)(put->len - put->done));
     memcpy(put->dst + put->done, put->src + put->done, part * sizeof *put->dst);
     put->done += part;
+    m->moves++;
     put->live = put->done < put->len;
 }
 
@@ -147,6 +148,7 @@ static inline void plan_deliver(struct plan_machine *m, struct plan_signal *g)
         if (covered)
             return;
     }
+    m->moves++;
     m->rank[g->to].count[g->from * PLAN_RUN_SLOTS + (int)g->slot]++;
     g->live = false;
 }
@@ -241,6 +243,7 @@ static inline void plan_advance(struct plan_machine *m, int rank, uint32_t lane)
         }
     }
     r->pc[lane]++;
+    m->moves++;
 }
 
 /* Ends an execution of a rank when all lanes have, and begins the next; false when its result is wrong. */
@@ -301,7 +304,9 @@ static inline bool plan_run(const struct wr_plan_spec *s, const struct wr_progra
     int n = s->topo->nranks, left = n;
     bool right = true;
     plan_machine_init(&m, s, programs, seed);
-    for (long turns = 0; left && right && !m.broken; turns++) {
+    long idle = 0; /* turns in which nothing moved */
+    while (left && right && !m.broken) {
+        uint64_t before = m.moves;
         int rank = (int)plan_random(&m.state, (unsigned)n);
         struct plan_rank *r = &m.rank[rank];
         for (unsigned k = 1 + plan_random(&m.state, 8); k && !r->done; k--)
@@ -309,9 +314,11 @@ static inline bool plan_run(const struct wr_plan_spec *s, const struct wr_progra
         bool done = r->done;
         right = plan_turn(&m, rank);
         left -= r->done && !done;
+        m.moves += r->done && !done;
         for (unsigned k = plan_random(&m.state, 4); k; k--)
             plan_network(&m);
-        m.broken = turns > 2000000;
+        idle = m.moves == before ? idle + 1 : 0;
+        m.broken |= idle > PLAN_RUN_IDLE * (long)n;
     }
     right = right && !m.broken;
     plan_machine_free(&m);

@@ -260,6 +260,39 @@ static double time_of(int nodes, int ppn, uint64_t count, enum wr_collective col
     return time;
 }
 
+/* The time of the algorithm that would be chosen. */
+static double best_time(int nodes, int ppn, enum wr_collective coll, uint64_t count)
+{
+    struct wr_cost c;
+    struct plan_world w;
+    double best = 0;
+    wr_cost_default(&c);
+    plan_world_blocks(&w, nodes, ppn);
+    struct wr_plan_spec s = spec_of(&w, coll, count);
+    for (int i = 0; wr_algorithms[i]; i++)
+        if (wr_algorithms[i]->coll == coll && wr_algorithms[i]->applies(&s)) {
+            double t = simulate(&s, wr_algorithms[i], &c, 0).time;
+            best = best == 0 || t < best ? t : best;
+        }
+    plan_world_free(&w);
+    return best;
+}
+
+static void allreduce_is_not_slower_than_reduce_and_broadcast(void **unused)
+{
+    (void)unused;
+    static const int nodes[] = {1, 2, 5, 16}, ppn[] = {2, 4};
+    for (size_t i = 0; i < sizeof nodes / sizeof *nodes; i++)
+        for (size_t k = 0; k < sizeof ppn / sizeof *ppn; k++)
+            for (uint64_t count = 1; count <= 1 << 20; count *= 1024) {
+                double whole = best_time(nodes[i], ppn[k], WR_COLL_ALLREDUCE, count),
+                       parts = best_time(nodes[i], ppn[k], WR_COLL_REDUCE, count) + best_time(nodes[i], ppn[k], WR_COLL_BCAST, count);
+                if (whole > parts)
+                    fail_msg("all-reduce of %llu on %d nodes of %d takes %.0f ns, reduce and broadcast %.0f", (unsigned long long)count,
+                             nodes[i], ppn[k], whole, parts);
+            }
+}
+
 static void hierarchies_win_and_there_are_no_cliffs(void **unused)
 {
     (void)unused;
@@ -334,6 +367,7 @@ int main(void)
         cmocka_unit_test(never_faster_than_the_bound_and_growing),
         cmocka_unit_test(names_of_ranks_do_not_matter),
         cmocka_unit_test(lines_are_close),
+        cmocka_unit_test(allreduce_is_not_slower_than_reduce_and_broadcast),
         cmocka_unit_test(hierarchies_win_and_there_are_no_cliffs),
         cmocka_unit_test(a_hundred_thousand_ranks),
         cmocka_unit_test(plans_that_do_not_end_and_wrong_costs),
