@@ -323,12 +323,60 @@ static void wrong_places(void **unused)
     end_held(&t, "a put cannot convert");
 }
 
+/* ---- rank by rank ---- */
+
+static int lost_rank = -1;
+
+/* A right plan in which one rank has lost its last signal. */
+static weir_status forgetful(const struct wr_plan_spec *spec, int rank, struct wr_program *p, weir_error *err)
+{
+    weir_status status = wr_algorithm_find(WR_COLL_ALLGATHER, "ring")->build(spec, rank, p, err);
+    for (uint32_t i = p->nsteps; i-- > 0 && status == WEIR_OK && rank == lost_rank;)
+        if (p->steps[i].op == WR_STEP_SIGNAL) {
+            p->steps[i].slot = !p->steps[i].slot;
+            break;
+        }
+    return status;
+}
+
+static bool always(const struct wr_plan_spec *spec)
+{
+    (void)spec;
+    return true;
+}
+
+static void what_can_be_seen_of_each_rank_alone(void **state)
+{
+    (void)state;
+    static const struct wr_algorithm algorithm = {"forgetful", WR_COLL_ALLGATHER, always, forgetful, NULL, 0};
+    struct plan_world w;
+    struct wr_verify_result all, one;
+    weir_error err;
+    plan_world_blocks(&w, 3, 2);
+    struct wr_plan_spec s = {.coll = WR_COLL_ALLGATHER, .topo = &w.topo, .count = 7, .elem_size = 4, .partial_size = 4, .chunk = 2};
+    lost_rank = -1;
+    assert_ok(wr_verify(&s, &algorithm, &all, &err), &err);
+    assert_ok(wr_verify_scan(&s, &algorithm, &one, &err), &err);
+    assert_true(one.steps == all.steps && one.signals == all.signals && one.max_scratch == all.max_scratch);
+    assert_true(one.local_bytes == all.local_bytes && one.network_bytes == all.network_bytes && one.refs == all.refs);
+    assert_memory_equal(one.egress, all.egress, 3 * sizeof *one.egress);
+    wr_verify_result_free(&all);
+    wr_verify_result_free(&one);
+    for (lost_rank = 0; lost_rank < 6; lost_rank++) {
+        assert_int_equal(wr_verify_scan(&s, &algorithm, NULL, &err), WEIR_ERR_INTERNAL);
+        assert_non_null(strstr(err.message, "do not wait for all signals"));
+    }
+    lost_rank = -1;
+    plan_world_free(&w);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(right_plans_pass), cmocka_unit_test(wrong_contents), cmocka_unit_test(wrong_sums),
         cmocka_unit_test(wrong_order),      cmocka_unit_test(wrong_time),     cmocka_unit_test(wrong_signals),
         cmocka_unit_test(wrong_places),     cmocka_unit_test(wrong_shapes),
+        cmocka_unit_test(what_can_be_seen_of_each_rank_alone),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
