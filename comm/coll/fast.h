@@ -4,7 +4,8 @@
  *
  * Every rank has slots in memory that all know, one cache line each; a call takes the next one. A slot begins with a word: the
  * number of the call among the fast ones, and a hash of all collective calls so far. The word is written last, behind the data,
- * and is all that is waited for; few bytes stand beside it, more in one of a few areas. So ranks that do not agree always see it, see fast_open.c.
+ * and is all that is waited for; few bytes stand beside it, more in one of a few areas. So ranks that do not agree always see it,
+ * see fast_open.c.
  *
  * A rank is in one such call at a time; started ones form a queue. Whoever has begun a call has read all that he wanted of the
  * calls before, so a slot is free again when all have begun the call after the one that it served. Who waits for all knows that
