@@ -2,7 +2,7 @@
 # SPDX-License-Identifier: BSD-3-Clause
 # All sources of the library and its programs compile for aarch64, without a warning. The headers of the dependencies do
 # not depend on the processor, so the host's serve; the C library's are the cross compiler's own. Nothing is linked.
-# timeout: 300
+# timeout: 600
 cross=aarch64-linux-gnu
 command -v $cross-gcc >/dev/null || { echo "missing: $cross-gcc, a cross compiler for aarch64"; exit 77; }
 src=$(cd "$top_srcdir" && pwd)

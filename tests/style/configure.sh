@@ -54,7 +54,7 @@ run least --without-ucx --without-pmix --without-pmi2 --without-openblas --witho
 says least '^  UCX +no +no UCX transport'
 says least '^  PMIx +no +no srun --mpi=pmix'
 says least '^  PMI-2 +no +no PMI-2 library'
-says least '^  OpenBLAS +no +no example trainer'
+says least '^  OpenBLAS +no +no Muon'
 says least '^  jansson +no +no JSON'
 says least '^  cmocka +no +make check'
 says least '^  Open MPI +no +no '
