@@ -36,7 +36,7 @@ printf 'weir-tuning 1\nflag 1\nstep 0\ncopy 100\nreduce 100\nend\n' >"$dir/slow-
 printf 'weir-tuning 1\nflag 1e7\nstep 0\ncopy 0.001\nreduce 0.001\nend\n' >"$dir/slow-flags"
 chosen() {
     WEIR_TUNING_FILE=$1 WEIR_LOG=warn,plan:info timeout 60 "$weirrun" -n 4 "$perf" allreduce --heap -b 256K -e 256K 2>&1 |
-        sed -n 's/.*plan: \([a-z_]*\): allreduce of 65536 .*/\1/p' | tail -n 1
+        sed -n 's/.*info plan: allreduce of 65536 [^:]*: \([a-z_]*\).*/\1/p' | tail -n 1
 }
 one=$(chosen "$dir/slow-copies")
 two=$(chosen "$dir/slow-flags")
