@@ -4,8 +4,8 @@
  * ranks gets WEIR_ERR_PEER_LOST with rank and host, WEIR_PEER_TIMEOUT after that at the latest and a second for the rest;
  * so do the ranks of the vanished host, for which all others are gone. The others still talk to each other.
  *
- * Four ranks, of which 2 and 3 are on the host that vanishes. usage: lost_host SECONDS READY GONE: rank 0 makes the file
- * READY when all are at work; whoever runs this lets the host vanish then, and makes GONE. SECONDS is the time allowed.
+ * Four ranks, of which 2 and 3 are on the host that vanishes. usage: lost_host SECONDS READY GONE: each rank makes a
+ * file READY.RANK when it is at work; whoever runs this lets the host vanish then, and makes GONE. SECONDS is the time allowed.
  */
 #include <fcntl.h>
 #include <sys/stat.h>
@@ -48,6 +48,27 @@ static void check_loss(int peer, const char *host, double limit, const char *gon
     printf("lost: %d by %d after %.2f s over %s: %s\n", peer, rank, seconds, weir_comm_transport(comm, peer), err->message);
 }
 
+/* PREFIX.RANK */
+static void make_file(const char *prefix)
+{
+    char path[512];
+    snprintf(path, sizeof path, "%s.%d", prefix, rank);
+    CHECK(close(open(path, O_CREAT | O_WRONLY, 0644)) == 0, "%s", path);
+}
+
+/* The ranks of the vanished host stay until the others have seen the loss: the launcher would tell them of an end. */
+static void wait_for_others(const char *gone)
+{
+    char path[512];
+    for (int other = 0; other < 2; other++) {
+        snprintf(path, sizeof path, "%s.%d", gone, other);
+        if (rank == other)
+            make_file(gone);
+        for (int tries = 0; rank >= 2 && access(path, F_OK) && tries < 2000; tries++)
+            usleep(10000);
+    }
+}
+
 int main(int argc, char **argv)
 {
     char mine[64] = "", hosts[4][64];
@@ -64,11 +85,11 @@ int main(int argc, char **argv)
         OK(weir_wait(&r));
     }
     barrier();
-    if (rank == 0)
-        CHECK(close(open(argv[2], O_CREAT | O_WRONLY, 0644)) == 0, "%s", argv[2]);
+    make_file(argv[2]);
     int other = rank < 2 ? 2 : 0, got = -1;
     for (int i = 0; i < 2; i++)
         check_loss(other + (rank + i) % 2, hosts[other + (rank + i) % 2], atof(argv[1]), argv[3]);
+    wait_for_others(argv[3]);
     int neighbour = rank ^ 1;
     weir_request *r;
     OK(weir_isend(comm, &rank, sizeof rank, neighbour, 9, &r));

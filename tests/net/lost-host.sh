@@ -14,7 +14,8 @@ limit_s=$((timeout_s + ${TEST_TIME_FACTOR:-1}))
 cut_when_ready() {
     local try
     for ((try = 0; try < 1000; try++)); do
-        [ ! -e "$scratch/ready" ] || break
+        [ ! -e "$scratch/ready.0" ] || [ ! -e "$scratch/ready.1" ] || [ ! -e "$scratch/ready.2" ] ||
+            [ ! -e "$scratch/ready.3" ] || break
         sleep 0.02
     done
     in_switch ip link set port2 down
@@ -26,7 +27,7 @@ for network in ofi ucx; do
     ofi) grep -q '^#define HAVE_LIBFABRIC 1' "$top_builddir/config.h" || continue ;;
     ucx) grep -q '^#define HAVE_UCX 1' "$top_builddir/config.h" || continue ;;
     esac
-    rm -f "$scratch/ready" "$scratch/gone"
+    rm -f "$scratch"/ready.* "$scratch/gone" "$scratch"/gone.*
     in_switch ip link set port2 up
     cut_when_ready &
     cutter=$!
