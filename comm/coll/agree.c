@@ -41,12 +41,17 @@ static uint64_t mix(uint64_t hash, const struct wr_coll_record *r)
     return hash;
 }
 
-void wr_coll_note(struct wr_coll_state *s, const struct wr_coll_call *call, bool persistent)
+const char *wr_coll_form_text(enum wr_coll_form form)
+{
+    return form == WR_COLL_STARTED ? " (started)" : form == WR_COLL_PERSISTENT ? " (persistent)" : "";
+}
+
+void wr_coll_note(struct wr_coll_state *s, const struct wr_coll_call *call, enum wr_coll_form form)
 {
     struct wr_coll_record *r = &s->record[s->calls % WR_COLL_RECORDS];
     memset(r, 0, sizeof *r);
     r->key = wr_coll_key(s->comm, call);
-    r->form = persistent;
+    r->form = (int32_t)form;
     s->hash = mix(s->hash, r);
     if (s->fast)
         wr_fast_note(s->fast, s->calls, r);
@@ -68,15 +73,16 @@ static void stop(struct wr_coll_state *s, const struct agree_message *m)
     s->broken = true;
     wr_engine_stop(s->comm->engine, WEIR_ERR_MISMATCH, m->rank,
                    "in collective call %llu rank %d called %s%s, rank %d called %s%s", (unsigned long long)m->number,
-                   m->first_rank, first, m->first.form ? " (persistent)" : "", m->rank, other, m->mine.form ? " (persistent)" : "");
+                   m->first_rank, first, wr_coll_form_text((enum wr_coll_form)m->first.form), m->rank, other,
+                   wr_coll_form_text((enum wr_coll_form)m->mine.form));
     struct wr_coll_request *r;
     wr_list_for_each (r, &s->active, link)
         wr_exec_break(r->exec, WEIR_ERR_MISMATCH);
     wr_fast_break(s->fast, WEIR_ERR_MISMATCH, -1);
 }
 
-void wr_coll_disagree(struct wr_coll_state *s, uint64_t number, int first, const struct wr_coll_record *first_record, int other,
-                      const struct wr_coll_record *other_record)
+void wr_coll_disagree(struct wr_coll_state *s, uint64_t number, int first, const struct wr_coll_record *first_record,
+                      int other, const struct wr_coll_record *other_record)
 {
     struct agree_message verdict = {.comm = s->comm->group.id,
                                     .number = number,
@@ -114,7 +120,10 @@ void wr_coll_look_back(struct wr_coll_state *s)
         struct wr_coll_early e = s->early[r];
         if (!e.number_plus_one || e.number_plus_one > s->calls)
             continue;
-        struct agree_message m = {.comm = s->comm->group.id, .number = e.number_plus_one - 1, .mine = e.record, .rank = r};
+        struct agree_message m = {.comm = s->comm->group.id,
+                                  .number = e.number_plus_one - 1,
+                                  .mine = e.record,
+                                  .rank = r};
         s->early[r].number_plus_one = 0;
         s->nearly--;
         judge(s, &m);

@@ -76,7 +76,7 @@ static weir_status make(weir_comm *comm, const struct wr_coll_call *call, enum w
             return status;
         s->opened = true;
     }
-    wr_coll_note(s, call, persistent);
+    wr_coll_note(s, call, form);
     bool fast = wr_fast_serves(s->fast, call);
     if (fast && form == WR_COLL_BLOCKING)
         return wr_fast_run(s, call, err);

@@ -207,7 +207,7 @@ void wr_coll_request_start(struct wr_coll_request *r)
     void *out;
     if (!i) {
         if (r->request.persistent)
-            wr_coll_note(s, &r->call, true);
+            wr_coll_note(s, &r->call, WR_COLL_PERSISTENT);
         wr_fast_start(r);
         return;
     }

@@ -87,7 +87,9 @@ struct wr_coll_early { /* at rank 0: a call that another rank is in already */
 };
 
 /* Counts a call, before anything waits in it. */
-void wr_coll_note(struct wr_coll_state *state, const struct wr_coll_call *call, bool persistent);
+void wr_coll_note(struct wr_coll_state *state, const struct wr_coll_call *call, enum wr_coll_form form);
+/* How a form is told behind a call: " (started)", say; nothing for a blocking one. */
+const char *wr_coll_form_text(enum wr_coll_form form);
 void wr_coll_agree_progress(struct wr_coll_state *state);
 /* Two ranks have made different calls of this number: nothing can be called any more, and all ranks learn why. */
 void wr_coll_disagree(struct wr_coll_state *state, uint64_t number, int first, const struct wr_coll_record *first_record, int other,

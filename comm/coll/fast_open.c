@@ -35,7 +35,8 @@ static weir_status find_mate(struct wr_fast *f, int rank, weir_error *err)
     bool fence = false;
     mate->rank = wr_comm_world_rank(comm, rank);
     mate->part = rank == comm->rank ? f->mem->addr : wr_mem_peer_address(f->mem, rank);
-    if (rank != comm->rank && !wr_engine_member(comm->engine, &comm->group, rank, err)) /* from now on its end is noticed */
+    if (rank != comm->rank &&
+        !wr_engine_member(comm->engine, &comm->group, rank, err)) /* from now on its end is noticed */
         return err->status;
     mate->sleeping = wr_shm_sleeper(f->shm, mate->rank, &fence);
     f->fence |= fence;
@@ -121,26 +122,36 @@ void wr_fast_forget(struct wr_fast *f)
 void wr_fast_note(struct wr_fast *f, uint64_t number, const struct wr_coll_record *record)
 {
     struct wr_fast_record *to = &f->mate[f->me].part->board[number % WR_COLL_RECORDS];
+    wr_store_relaxed(&to->number_plus_one, 0); /* while it is written, it is nobody's */
+    __atomic_thread_fence(__ATOMIC_RELEASE);
     to->record = *record;
     wr_store_release(&to->number_plus_one, number + 1);
 }
 
-/* A rank's call of this number, NULL when it is not there (yet, or any more). */
-static const struct wr_coll_record *record_at(const struct wr_fast *f, int rank, uint64_t number)
+/* Copies what stands in a place of a rank's board; 0 when that is nothing, or changes meanwhile. */
+static uint64_t read_board(const struct wr_fast_record *r, struct wr_coll_record *record)
 {
-    const struct wr_fast_record *r = &f->mate[rank].part->board[number % WR_COLL_RECORDS];
-    return wr_load_acquire(&r->number_plus_one) == number + 1 ? &r->record : NULL;
+    uint64_t number = wr_load_acquire(&r->number_plus_one);
+    *record = r->record;
+    __atomic_thread_fence(__ATOMIC_ACQUIRE);
+    return wr_load_relaxed(&r->number_plus_one) == number ? number : 0;
+}
+
+/* A rank's call of this number; false when it is not there (yet, or any more). */
+static bool record_at(const struct wr_fast *f, int rank, uint64_t number, struct wr_coll_record *record)
+{
+    return read_board(&f->mate[rank].part->board[number % WR_COLL_RECORDS], record) == number + 1;
 }
 
 bool wr_fast_last(const struct wr_fast *f, int rank, uint64_t *calls, struct wr_coll_record *record)
 {
     *calls = 0;
     for (int i = 0; i < WR_COLL_RECORDS; i++) {
-        const struct wr_fast_record *r = &f->mate[rank].part->board[i];
-        uint64_t number = wr_load_acquire(&r->number_plus_one);
+        struct wr_coll_record r;
+        uint64_t number = read_board(&f->mate[rank].part->board[i], &r);
         if (number > *calls) {
             *calls = number;
-            *record = r->record;
+            *record = r;
         }
     }
     return *calls > 0;
@@ -149,16 +160,16 @@ bool wr_fast_last(const struct wr_fast *f, int rank, uint64_t *calls, struct wr_
 /* Looks for a rank whose call of this number differs from that of rank 0, or of the lowest that has made it. */
 static bool compare_call(struct wr_coll_state *s, uint64_t number, bool any)
 {
-    const struct wr_coll_record *first = record_at(s->fast, 0, number), *other;
-    int who = 0;
-    for (int r = 1; r < s->fast->n && (first || any); r++) {
-        if (!(other = record_at(s->fast, r, number)))
+    struct wr_coll_record first, other;
+    int who = record_at(s->fast, 0, number, &first) ? 0 : -1;
+    for (int r = 1; r < s->fast->n && (who >= 0 || any); r++) {
+        if (!record_at(s->fast, r, number, &other))
             continue;
-        if (!first) {
+        if (who < 0) {
             first = other;
             who = r;
-        } else if (memcmp(first, other, sizeof *first) != 0) {
-            wr_coll_disagree(s, number, who, first, r, other);
+        } else if (memcmp(&first, &other, sizeof first) != 0) {
+            wr_coll_disagree(s, number, who, &first, r, &other);
             return true;
         }
     }

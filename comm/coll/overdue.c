@@ -125,7 +125,7 @@ static void describe_rank(const struct wr_coll_state *s, int rank, char *text, s
         snprintf(line, sizeof line, "its last call is %s)", seen.doing);
     else if (seen.calls)
         snprintf(line, sizeof line, "%s call %llu, %s%s%s)", answered || s->fast ? "its last is" : "the last known is",
-                 (unsigned long long)(seen.calls - 1), call, seen.last.form ? ", persistent" : "",
+                 (unsigned long long)(seen.calls - 1), call, wr_coll_form_text((enum wr_coll_form)seen.last.form),
                  answered ? "" : "; it is outside of weir");
     else
         snprintf(line, sizeof line, "%s)", answered ? "it has made no call" : "no call of it is known; it is outside of weir");

@@ -12,9 +12,9 @@
  * (which leave it to be started again), and is freed by weir_request_free(). A persistent request on memory from
  * weir_mem_alloc() is the fastest form: ranks of a node then work directly on each other's buffers.
  *
- * When ranks call different collectives, all of them get ::WEIR_ERR_MISMATCH, which names who called what; the communicator
- * cannot be used after that. The first call of a kind (operation, type, count) sets up its plan and waits for the other ranks,
- * also in the started form.
+ * All ranks use the same form of a call. When ranks call different collectives, or different forms of one, all of them get
+ * ::WEIR_ERR_MISMATCH, which names who called what; the communicator cannot be used after that. The first call of a kind
+ * (operation, type, count) sets up its plan and waits for the other ranks, also in the started form.
  *
  * Results do not depend on timing: the same call on the same ranks and nodes gives the same bits.
  */

@@ -24,12 +24,15 @@ for n in 2 3 6; do
 done
 run "two roots" timeout 60 "$weirrun" -n 3 "$t" root
 run "two orders" timeout 60 "$weirrun" -n 3 "$t" order
-timeout 60 "$weirrun" -n 4 --on-failure continue "$t" lost >"$scratch" 2>&1
-if [ "$(grep -c '^PASS' "$scratch")" -eq 3 ]; then
-    passed=$((passed + 1))
-else
-    failed=$((failed + 1))
-    echo "FAIL a lost rank:"
-    tail -n 12 "$scratch"
-fi
+for form in "" started; do
+    # shellcheck disable=SC2086
+    timeout 60 "$weirrun" -n 4 --on-failure continue "$t" lost $form >"$scratch" 2>&1
+    if [ "$(grep -c '^PASS' "$scratch")" -eq 3 ]; then
+        passed=$((passed + 1))
+    else
+        failed=$((failed + 1))
+        echo "FAIL a lost rank:"
+        tail -n 12 "$scratch"
+    fi
+done
 finish

@@ -214,7 +214,7 @@ static double now(void)
     return (double)t.tv_sec + (double)t.tv_nsec * 1e-9;
 }
 
-static int lost(void)
+static int lost(bool started)
 {
     float x = 1, y;
     weir_request *r = NULL;
@@ -225,8 +225,8 @@ static int lost(void)
         raise(SIGKILL);
     }
     double start_time = now();
-    weir_status s = rank % 2 ? weir_allreduce(comm, &x, &y, 1, WEIR_FP32, WEIR_SUM)
-                             : weir_iallreduce(comm, &x, &y, 1, WEIR_FP32, WEIR_SUM, &r);
+    weir_status s = started ? weir_iallreduce(comm, &x, &y, 1, WEIR_FP32, WEIR_SUM, &r)
+                            : weir_allreduce(comm, &x, &y, 1, WEIR_FP32, WEIR_SUM);
     if (r)
         s = weir_wait(&r);
     CHECK(s == WEIR_ERR_PEER_LOST, "a lost rank gave %s", weir_status_name(s));
@@ -245,7 +245,15 @@ int main(int argc, char **argv)
     in = calloc(MOST + 64, sizeof *in);
     out = calloc(MOST + 64, sizeof *out);
     CHECK(in && out, "no memory");
-    int code = !strcmp(what, "root") ? other_root() : !strcmp(what, "order") ? other_order() : !strcmp(what, "lost") ? lost() : data();
+    int code;
+    if (!strcmp(what, "root"))
+        code = other_root();
+    else if (!strcmp(what, "order"))
+        code = other_order();
+    else if (!strcmp(what, "lost"))
+        code = lost(argc > 2);
+    else
+        code = data();
     free(in);
     free(out);
     return code;

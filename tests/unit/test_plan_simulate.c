@@ -2,6 +2,8 @@
 /* The simulator agrees with closed forms, with itself under symmetry, and with what physics allows. */
 #include "tests/unit/unit.h"
 
+#include <math.h>
+
 #include "comm/plan/simulate.h"
 #include "tests/unit/plan_world.h"
 
@@ -223,12 +225,13 @@ static void lines_are_close(void **unused)
         const char *name;
         int nodes;
         uint64_t count, chunk, max_steps;
+        double tolerance;
     } cases[] = {
-        {WR_COLL_REDUCE_SCATTER, "hier", 6, 100 * 500 + 17, 500, 9000},
-        {WR_COLL_ALLREDUCE, "hier", 6, 12 * 100 * 500, 500, 20000},
-        {WR_COLL_BCAST, "chain", 6, 100 * 5000, 5000, 6000},
-        {WR_COLL_REDUCE_SCATTER, "ring", 512, 1000, 0, 8000},
-        {WR_COLL_ALLGATHER, "ring", 512, 1000, 0, 8000},
+        {WR_COLL_REDUCE_SCATTER, "hier", 6, 100 * 500 + 17, 500, 9000, 0.05},
+        {WR_COLL_ALLREDUCE, "hier", 6, 12 * 100 * 500, 500, 20000, 0.05},
+        {WR_COLL_BCAST, "chain", 6, 1000 * 5000, 5000, 20000, 0.1}, /* its lanes interleave irregularly */
+        {WR_COLL_REDUCE_SCATTER, "ring", 512, 1000, 0, 8000, 0.05},
+        {WR_COLL_ALLGATHER, "ring", 512, 1000, 0, 8000, 0.05},
     };
     for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
         struct plan_world w;
@@ -242,7 +245,7 @@ static void lines_are_close(void **unused)
         assert_ok(wr_simulate(&s, a, &c, &o, &fit, &err), &err);
         if (fit.method != WR_SIM_FIT || !strstr(fit.how, "closed form"))
             fail_msg("case %zu was done as %s", i, fit.how);
-        if (fit.time < 0.95 * full.time || fit.time > 1.05 * full.time)
+        if (fabs(fit.time / full.time - 1) > cases[i].tolerance)
             fail_msg("case %zu: %.1f ns by %s, %.1f in full", i, fit.time, fit.how, full.time);
         plan_world_free(&w);
     }
