@@ -102,12 +102,13 @@ hosts_up() {
     cat >"$scratch/rsh" <<END
 #!/bin/bash
 # rsh [-options] HOST COMMAND...: as ssh does, the words are joined and given to a shell; nothing of the caller's
-# environment comes along but PATH.
+# environment comes along but PATH and the options of sanitizers.
 while [[ \$1 == -* ]]; do shift; done
 host=\$1
 shift
+mapfile -t options < <(env | grep "^[A-Z]*SAN_OPTIONS=")
 pid=\$(cat "$scratch/host\${host#h}/pid" 2>/dev/null) || { echo "rsh: no host \$host" >&2; exit 255; }
-exec env -i PATH="\$PATH" HOME=/root nsenter -t "\$pid" -m -u -i -n -- sh -c "cd /; \$*"
+exec env -i PATH="\$PATH" HOME=/root "\${options[@]}" nsenter -t "\$pid" -m -u -i -n -- sh -c "cd /; \$*"
 END
     chmod +x "$scratch/rsh"
 }
