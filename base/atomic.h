@@ -25,6 +25,26 @@ static inline void wr_fence_full(void)
 #endif
 }
 
+/* Orders earlier stores before later stores. */
+static inline void wr_fence_release(void)
+{
+#if defined(__SANITIZE_THREAD__)
+    wr_fence_full();
+#else
+    __atomic_thread_fence(__ATOMIC_RELEASE);
+#endif
+}
+
+/* Orders earlier loads before later loads. */
+static inline void wr_fence_acquire(void)
+{
+#if defined(__SANITIZE_THREAD__)
+    wr_fence_full();
+#else
+    __atomic_thread_fence(__ATOMIC_ACQUIRE);
+#endif
+}
+
 /* Orders earlier streaming (non-temporal) stores before later stores. */
 static inline void wr_fence_streaming(void)
 {

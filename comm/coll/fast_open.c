@@ -123,7 +123,7 @@ void wr_fast_note(struct wr_fast *f, uint64_t number, const struct wr_coll_recor
 {
     struct wr_fast_record *to = &f->mate[f->me].part->board[number % WR_COLL_RECORDS];
     wr_store_relaxed(&to->number_plus_one, 0); /* while it is written, it is nobody's */
-    __atomic_thread_fence(__ATOMIC_RELEASE);
+    wr_fence_release();
     to->record = *record;
     wr_store_release(&to->number_plus_one, number + 1);
 }
@@ -133,7 +133,7 @@ static uint64_t read_board(const struct wr_fast_record *r, struct wr_coll_record
 {
     uint64_t number = wr_load_acquire(&r->number_plus_one);
     *record = r->record;
-    __atomic_thread_fence(__ATOMIC_ACQUIRE);
+    wr_fence_acquire();
     return wr_load_relaxed(&r->number_plus_one) == number ? number : 0;
 }
 
