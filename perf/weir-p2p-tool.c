@@ -73,8 +73,8 @@ static int start(const char **argv, int *out, pid_t *pid)
 {
     int ends[2] = {-1, -1};
     posix_spawn_file_actions_t actions;
-    setenv("UCX_TLS", "^shm",
-           0); /* UCX's tool may use what weir lets UCX use: not its shared memory, unless that is asked for */
+    /* UCX's tool may use what weir lets UCX use: not its shared memory, unless that is asked for. */
+    setenv("UCX_TLS", "^shm", 0);
     if (out && pipe2(ends, O_CLOEXEC))
         return errno;
     posix_spawn_file_actions_init(&actions);
