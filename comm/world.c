@@ -221,6 +221,7 @@ static void close_comms(weir_ctx *ctx, bool abandon)
     wr_engine_stop_thread(c->engine);
     if (!abandon)
         wr_engine_part(c->engine, meet(c, ctx));
+    wr_engine_mute(c->engine);
     wr_list_for_each (comm, &c->alive, link)
         wr_coll_destroy(comm->coll);
     wr_mem_state_destroy(c->mem); /* gives registrations back, so before the transports close */

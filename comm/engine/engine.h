@@ -123,6 +123,9 @@ void wr_engine_stop_thread(struct wr_engine *e);
  */
 void wr_engine_part(struct wr_engine *e, bool met);
 
+/* From now on no message and no loss reaches the layers above, whose objects may go. */
+void wr_engine_mute(struct wr_engine *e);
+
 /* Closes the transports; operations that have not ended do not complete. */
 void wr_engine_close(struct wr_engine *e);
 

@@ -404,6 +404,14 @@ failed:
 
 /* ---- closing ---- */
 
+void wr_engine_mute(struct wr_engine *e)
+{
+    wr_engine_lock(e);
+    memset(e->handler, 0, sizeof e->handler);
+    e->nusers = 0;
+    wr_engine_unlock(e);
+}
+
 void wr_engine_close(struct wr_engine *e)
 {
     if (!e)

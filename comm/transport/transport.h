@@ -115,7 +115,8 @@ struct wr_transport_ops {
     /* After all ranks' addresses have been published: what needs the others, e.g. joining the node's segment. Collective
      * over the ranks that the transport reaches. May be NULL. */
     weir_status (*start)(struct wr_transport *t, weir_error *err);
-    /* Not collective; peers may be gone already. Operations still in flight do not complete. */
+    /* Not collective; peers may be gone already. From its beginning on nothing is called: operations still in flight do not
+     * complete, messages that come are dropped, and losses are not told. */
     void (*close)(struct wr_transport *t);
 
     /* Whether this transport can reach a rank at all. */

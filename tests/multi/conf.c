@@ -204,8 +204,14 @@ void conf_open(struct conf_rank *r)
 void conf_close(struct conf_rank *r)
 {
     struct wr_transport *t = r->t;
+    weir_error err;
     conf_barrier(r);
-    r->t = NULL;
+    r->t = NULL; /* no progress any more: what comes is still under way when the transport closes, which has to drop it */
+    conf_barrier(r);
+    for (int peer = 0; peer < r->size; peer++)
+        if (t->ops->reaches(t, peer))
+            t->ops->am(t, peer, 0, "late", 4, NULL, 0, 0, &err);
+    conf_barrier(r);
     t->ops->close(t);
 }
 

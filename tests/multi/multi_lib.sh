@@ -20,6 +20,8 @@ run() {
     else
         failed=$((failed + 1))
         echo "FAIL $label (status $status):"
+        # what a sanitizer found stands above its map of the memory
+        printf '%s\n' "$output" | grep -E '(ERROR|WARNING): .*Sanitizer|runtime error|^ +#[0-9]+ ' | head -n 30 | sed 's/^/    /'
         printf '%s\n' "$output" | tail -n 20 | sed 's/^/    /'
     fi
 }

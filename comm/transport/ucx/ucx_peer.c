@@ -219,7 +219,7 @@ void wr_ucx_peer_fail(struct ucx_peer *p, const char *reason)
     p->am_visible = p->am_sent;
     p->rma_visible = p->rma_sent;
     p->ack_owed = false;
-    if (!p->departed && u->base.params.on_peer_lost)
+    if (!p->departed && !u->closing && u->base.params.on_peer_lost)
         u->base.params.on_peer_lost(u->base.params.arg, p->rank, reason);
 }
 

@@ -18,6 +18,8 @@ static void count_signal(struct ucx *u, const struct ucx_peer *p, uint32_t slot)
 static void receive_message(struct ucx *u, struct ucx_peer *p, const struct ucx_wire *w, const void *data, size_t len)
 {
     wr_am_handler handler = w->id < WR_AM_HANDLERS ? u->base.params.am[w->id] : NULL;
+    if (u->closing)
+        return;
     if (handler)
         handler(u->base.params.am_arg, p->rank, data, len);
     else
