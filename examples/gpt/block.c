@@ -1,0 +1,179 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/* A block: x + attention(norm(x)), and to that the perceptron of its norm. */
+#include "examples/gpt/layers.h"
+#include "examples/gpt/random.h"
+
+#include <math.h>
+
+struct gpt_drop gpt_pass_drop(const struct gpt_pass *p, int layer, enum gpt_drop_site site)
+{
+    struct gpt_drop drop = {0, 0, 1};
+    double share = p->config->dropout;
+    if (!p->training || share <= 0)
+        return drop;
+    drop.key = (uint32_t)(gpt_key(p->dropout_key, (uint64_t)layer * 4 + site) >> 32);
+    drop.threshold = (uint32_t)(share * 0x1p32);
+    drop.scale = (real)(1 / (1 - share));
+    return drop;
+}
+
+/* The number, for dropout, of the first element of what has `cols` numbers for each token. */
+static uint32_t first_element(const struct gpt_pass *p, int cols)
+{
+    return (uint32_t)((uint64_t)p->first * (uint64_t)p->length * (uint64_t)cols);
+}
+
+/* Gives out parts of an array; with memory NULL it only counts. */
+struct parts {
+    real *memory;
+    int64_t used;
+};
+
+static real *part(struct parts *parts, int64_t n)
+{
+    enum { LINE = 64 / sizeof(real) }; /* parts begin at cache lines */
+    real *p = parts->memory ? parts->memory + parts->used : NULL;
+    parts->used += (n + LINE - 1) / LINE * LINE;
+    return p;
+}
+
+static int64_t acts(const struct gpt_pass *p, real *memory, struct gpt_block_acts *a)
+{
+    struct parts parts = {memory, 0};
+    int64_t rows = gpt_pass_rows(p), c = p->config->width;
+    a->norm1 = part(&parts, rows * c);
+    a->stats1 = part(&parts, rows * 2);
+    a->qkv = part(&parts, rows * 3 * c);
+    a->shares = part(&parts, rows * p->config->heads * p->length);
+    a->heads = part(&parts, rows * c);
+    a->mid = part(&parts, rows * c);
+    a->norm2 = part(&parts, rows * c);
+    a->stats2 = part(&parts, rows * 2);
+    a->fc = part(&parts, rows * 4 * c);
+    a->gelu = part(&parts, rows * 4 * c);
+    return parts.used;
+}
+
+static int64_t grads(const struct gpt_pass *p, real *memory, struct gpt_block_grads *g)
+{
+    struct parts parts = {memory, 0};
+    int64_t rows = gpt_pass_rows(p), c = p->config->width, masked = p->config->dropout > 0 ? rows * c : 0;
+    g->proj = part(&parts, masked);
+    g->fc = part(&parts, rows * 4 * c);
+    g->mid = part(&parts, rows * c);
+    g->out = part(&parts, masked);
+    g->qkv = part(&parts, rows * 3 * c);
+    g->dx = part(&parts, rows * c);
+    return parts.used;
+}
+
+int64_t gpt_block_acts_size(const struct gpt_pass *p)
+{
+    struct gpt_block_acts a;
+    return acts(p, NULL, &a);
+}
+
+struct gpt_block_acts gpt_block_acts_in(const struct gpt_pass *p, real *memory)
+{
+    struct gpt_block_acts a;
+    acts(p, memory, &a);
+    return a;
+}
+
+int64_t gpt_block_grads_size(const struct gpt_pass *p)
+{
+    struct gpt_block_grads g;
+    return grads(p, NULL, &g);
+}
+
+struct gpt_block_grads gpt_block_grads_in(const struct gpt_pass *p, real *memory)
+{
+    struct gpt_block_grads g;
+    grads(p, memory, &g);
+    return g;
+}
+
+int64_t gpt_scratch_size(const struct gpt_pass *p)
+{
+    return 2 * gpt_pass_rows(p) * p->config->width + 2 * (int64_t)p->length * p->length;
+}
+
+/* y = x w, for rows of `in` numbers that become `out`. */
+static void linear(const struct gpt_pass *p, int in, int out, const real *x, const real *w, real beta, real *y)
+{
+    gpt_multiply((int)gpt_pass_rows(p), out, in, 1, gpt_plain(x, in), gpt_plain(w, out), beta, y, out);
+}
+
+/* dx = dy w', the way back of linear(). */
+static void linear_back_input(const struct gpt_pass *p, int in, int out, const real *dy, const real *w, real *dx)
+{
+    gpt_multiply((int)gpt_pass_rows(p), in, out, 1, gpt_plain(dy, out), gpt_transposed(w, out), 0, dx, in);
+}
+
+/* dw += x' dy, and the bias' gradient += the sum of dy's rows. */
+static void linear_back_weight(const struct gpt_pass *p, int in, int out, const real *x, const real *dy, real *dw, real *dbias)
+{
+    gpt_multiply(in, out, (int)gpt_pass_rows(p), 1, gpt_transposed(x, in), gpt_plain(dy, out), 1, dw, out);
+    p->kernels->add_rows(gpt_pass_rows(p), out, dy, dbias);
+}
+
+void gpt_block(const struct gpt_pass *p, int layer, const real *const *w, const real *x, const struct gpt_block_acts *a, real *y)
+{
+    const struct gpt_kernels *k = p->kernels;
+    int64_t rows = gpt_pass_rows(p);
+    int c = p->config->width;
+    struct gpt_drop out = gpt_pass_drop(p, layer, GPT_DROP_OUT), proj = gpt_pass_drop(p, layer, GPT_DROP_PROJ);
+
+    k->norm(rows, c, x, w[GPT_LN1_WEIGHT], w[GPT_LN1_BIAS], a->norm1, a->stats1);
+    k->spread(rows, 3 * c, w[GPT_QKV_BIAS], a->qkv);
+    linear(p, c, 3 * c, a->norm1, w[GPT_QKV_WEIGHT], 1, a->qkv);
+    gpt_attention(p, layer, a);
+    linear(p, c, c, a->heads, w[GPT_OUT_WEIGHT], 0, a->mid);
+    k->residual(rows, c, x, w[GPT_OUT_BIAS], &out, first_element(p, c), a->mid);
+
+    k->norm(rows, c, a->mid, w[GPT_LN2_WEIGHT], w[GPT_LN2_BIAS], a->norm2, a->stats2);
+    linear(p, c, 4 * c, a->norm2, w[GPT_FC_WEIGHT], 0, a->fc);
+    k->gelu(rows, 4 * c, a->fc, w[GPT_FC_BIAS], a->gelu);
+    linear(p, 4 * c, c, a->gelu, w[GPT_PROJ_WEIGHT], 0, y);
+    k->residual(rows, c, a->mid, w[GPT_PROJ_BIAS], &proj, first_element(p, c), y);
+}
+
+/* The gradient behind a dropout: in `kept`, or dy itself where nothing is dropped. */
+static const real *masked(const struct gpt_pass *p, int layer, enum gpt_drop_site site, const real *dy, real *kept)
+{
+    struct gpt_drop drop = gpt_pass_drop(p, layer, site);
+    if (!drop.threshold)
+        return dy;
+    p->kernels->drop(gpt_pass_rows(p) * p->config->width, dy, &drop, first_element(p, p->config->width), kept);
+    return kept;
+}
+
+void gpt_block_back_input(const struct gpt_pass *p, int layer, const real *const *w, const real *x, const struct gpt_block_acts *a,
+                          const real *dy, const struct gpt_block_grads *g, real *const *dw)
+{
+    const struct gpt_kernels *k = p->kernels;
+    int64_t rows = gpt_pass_rows(p);
+    int c = p->config->width;
+    real *inner = p->scratch, *dheads = p->scratch; /* of the norms' outputs, and of the heads: one after the other */
+
+    linear_back_input(p, 4 * c, c, masked(p, layer, GPT_DROP_PROJ, dy, g->proj), w[GPT_PROJ_WEIGHT], g->fc);
+    k->gelu_back(rows * 4 * c, a->fc, g->fc);
+    linear_back_input(p, c, 4 * c, g->fc, w[GPT_FC_WEIGHT], inner);
+    k->norm_back(rows, c, a->mid, w[GPT_LN2_WEIGHT], a->stats2, inner, dy, g->mid, dw[GPT_LN2_WEIGHT], dw[GPT_LN2_BIAS]);
+
+    linear_back_input(p, c, c, masked(p, layer, GPT_DROP_OUT, g->mid, g->out), w[GPT_OUT_WEIGHT], dheads);
+    gpt_attention_back(p, layer, a, dheads, g->qkv);
+    linear_back_input(p, c, 3 * c, g->qkv, w[GPT_QKV_WEIGHT], inner);
+    k->norm_back(rows, c, x, w[GPT_LN1_WEIGHT], a->stats1, inner, g->mid, g->dx, dw[GPT_LN1_WEIGHT], dw[GPT_LN1_BIAS]);
+}
+
+void gpt_block_back_weight(const struct gpt_pass *p, const struct gpt_block_acts *a, const real *dy, const struct gpt_block_grads *g,
+                           real *const *dw)
+{
+    int c = p->config->width;
+    bool dropped = p->training && p->config->dropout > 0;
+    linear_back_weight(p, 4 * c, c, a->gelu, dropped ? g->proj : dy, dw[GPT_PROJ_WEIGHT], dw[GPT_PROJ_BIAS]);
+    linear_back_weight(p, c, 4 * c, a->norm2, g->fc, dw[GPT_FC_WEIGHT], dw[GPT_FC_BIAS]);
+    linear_back_weight(p, c, c, a->heads, dropped ? g->out : g->mid, dw[GPT_OUT_WEIGHT], dw[GPT_OUT_BIAS]);
+    linear_back_weight(p, c, 3 * c, a->norm1, g->qkv, dw[GPT_QKV_WEIGHT], dw[GPT_QKV_BIAS]);
+}

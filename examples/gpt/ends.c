@@ -1,0 +1,78 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/* What comes before the blocks and after them: embeddings, the last norm, the logits and the loss. */
+#include "examples/gpt/layers.h"
+
+void gpt_embed(const struct gpt_pass *p, const real *wte, const real *wpe, const int32_t *tokens, real *y)
+{
+    int c = p->config->width;
+    int64_t rows = gpt_pass_rows(p);
+    for (int64_t i = 0; i < rows; i++) {
+        const real *token = wte + (int64_t)tokens[i] * c, *position = wpe + i % p->length * c;
+        for (int j = 0; j < c; j++)
+            y[i * c + j] = token[j] + position[j];
+    }
+    struct gpt_drop drop = gpt_pass_drop(p, p->config->layers, GPT_DROP_EMBEDDING);
+    if (drop.threshold)
+        p->kernels->drop(rows * c, y, &drop, (uint32_t)((uint64_t)p->first * (uint64_t)p->length * (uint64_t)c), y);
+}
+
+void gpt_embed_back(const struct gpt_pass *p, const int32_t *tokens, const real *dy, real *dwte, real *dwpe)
+{
+    int c = p->config->width;
+    struct gpt_drop drop = gpt_pass_drop(p, p->config->layers, GPT_DROP_EMBEDDING);
+    uint32_t element = (uint32_t)((uint64_t)p->first * (uint64_t)p->length * (uint64_t)c);
+    for (int64_t i = 0; i < gpt_pass_rows(p); i++, dy += c, element += (uint32_t)c) {
+        real *token = dwte + (int64_t)tokens[i] * c, *position = dwpe + i % p->length * c;
+        const real *d = dy;
+        if (drop.threshold) {
+            p->kernels->drop(c, dy, &drop, element, p->scratch);
+            d = p->scratch;
+        }
+        for (int j = 0; j < c; j++) {
+            token[j] += d[j];
+            position[j] += d[j];
+        }
+    }
+}
+
+int64_t gpt_head_acts_size(const struct gpt_pass *p)
+{
+    return gpt_pass_rows(p) * (p->config->width + 2 + p->config->vocabulary);
+}
+
+struct gpt_head_acts gpt_head_acts_in(const struct gpt_pass *p, real *memory)
+{
+    int64_t rows = gpt_pass_rows(p);
+    real *norm = memory, *logits = norm + rows * p->config->width, *stats = logits + rows * p->config->vocabulary;
+    return (struct gpt_head_acts){norm, stats, logits};
+}
+
+void gpt_head(const struct gpt_pass *p, const real *wte, const real *const *norm, const real *x,
+              const struct gpt_head_acts *a)
+{
+    int c = p->config->width, v = p->config->vocabulary;
+    int64_t rows = gpt_pass_rows(p);
+    p->kernels->norm(rows, c, x, norm[0], norm[1], a->norm, a->stats);
+    gpt_multiply((int)rows, v, c, 1, gpt_plain(a->norm, c), gpt_transposed(wte, c), 0, a->logits, v);
+}
+
+double gpt_head_loss(const struct gpt_pass *p, const int32_t *targets, double scale, const struct gpt_head_acts *a)
+{
+    return p->kernels->cross_entropy(gpt_pass_rows(p), p->config->vocabulary, targets, (real)scale, a->logits);
+}
+
+void gpt_head_back_input(const struct gpt_pass *p, const real *wte, const real *const *norm, const real *x,
+              const struct gpt_head_acts *a,
+                         real *dx, real *const *dnorm)
+{
+    int c = p->config->width, v = p->config->vocabulary;
+    int64_t rows = gpt_pass_rows(p);
+    gpt_multiply((int)rows, c, v, 1, gpt_plain(a->logits, v), gpt_plain(wte, c), 0, p->scratch, c);
+    p->kernels->norm_back(rows, c, x, norm[0], a->stats, p->scratch, NULL, dx, dnorm[0], dnorm[1]);
+}
+
+void gpt_head_back_weight(const struct gpt_pass *p, const struct gpt_head_acts *a, real *dwte)
+{
+    int c = p->config->width, v = p->config->vocabulary;
+    gpt_multiply(v, c, (int)gpt_pass_rows(p), 1, gpt_transposed(a->logits, v), gpt_plain(a->norm, c), 1, dwte, c);
+}

@@ -1,0 +1,103 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/*
+ * The layers, forward and backward. A layer owns nothing: parameters, gradients and what is kept between the passes are the caller's
+ * arrays; of a unit with several tensors there is an array of pointers to them. Gradients of parameters are added to what is there.
+ *
+ * The backward pass of a block comes in two parts, as pipelines want it: _back_input() gives the gradient of the layer's input, on
+ * which the layers before it wait; _back_weight() gives that of the matrices and biases, whenever there is time. (The few parameters of
+ * the norms get theirs in the first part.)
+ */
+#ifndef GPT_LAYERS_H
+#define GPT_LAYERS_H
+
+#include "examples/gpt/kernels.h"
+#include "examples/gpt/model.h"
+
+/* What all layers have to know of a pass. */
+struct gpt_pass {
+    const struct gpt_config *config;
+    const struct gpt_kernels *kernels;
+    int sequences;
+    int length;            /* tokens in each, at most the context */
+    uint64_t dropout_key;  /* of this training step; looked at where config->dropout is not 0 */
+    bool training;         /* dropout takes place */
+    int64_t first;         /* number of the first sequence among those of the step, over all ranks */
+    real *scratch;         /* gpt_scratch_size() elements that keep nothing between calls */
+};
+
+static inline int64_t gpt_pass_rows(const struct gpt_pass *pass)
+{
+    return (int64_t)pass->sequences * pass->length;
+}
+
+/* Where dropout takes place; with `layer` they say which elements. */
+enum gpt_drop_site { GPT_DROP_ATTENTION, GPT_DROP_OUT, GPT_DROP_PROJ, GPT_DROP_EMBEDDING };
+
+struct gpt_drop gpt_pass_drop(const struct gpt_pass *pass, int layer, enum gpt_drop_site site);
+
+/* What a block keeps of its forward pass. */
+struct gpt_block_acts {
+    real *norm1, *stats1; /* rows x width; rows x 2 */
+    real *qkv;            /* rows x 3 width */
+    real *shares;         /* sequences x heads x length x length: the attention */
+    real *heads;          /* rows x width: what was attended to */
+    real *mid, *norm2, *stats2;
+    real *fc, *gelu;      /* rows x 4 width */
+};
+
+/* What _back_input() leaves for _back_weight(). dx is the gradient of the block's input. */
+struct gpt_block_grads {
+    real *proj; /* of the perceptron's output, rows x width; with dropout only */
+    real *fc;   /* rows x 4 width */
+    real *mid;  /* of the sum between the halves */
+    real *out;  /* of the attention's output; with dropout only */
+    real *qkv;  /* rows x 3 width */
+    real *dx;   /* rows x width */
+};
+
+/* Elements of these, and of a pass' scratch. */
+int64_t gpt_block_acts_size(const struct gpt_pass *pass);
+int64_t gpt_block_grads_size(const struct gpt_pass *pass);
+int64_t gpt_scratch_size(const struct gpt_pass *pass);
+
+/* Divides an array of that many elements. */
+struct gpt_block_acts gpt_block_acts_in(const struct gpt_pass *pass, real *memory);
+struct gpt_block_grads gpt_block_grads_in(const struct gpt_pass *pass, real *memory);
+
+/* y = wte[token] + wpe[position]; rows x width. */
+void gpt_embed(const struct gpt_pass *pass, const real *wte, const real *wpe, const int32_t *tokens, real *y);
+void gpt_embed_back(const struct gpt_pass *pass, const int32_t *tokens, const real *dy, real *dwte, real *dwpe);
+
+/* y = block(x). */
+void gpt_block(const struct gpt_pass *pass, int layer, const real *const *w, const real *x, const struct gpt_block_acts *a, real *y);
+void gpt_block_back_input(const struct gpt_pass *pass, int layer, const real *const *w, const real *x, const struct gpt_block_acts *a,
+                          const real *dy, const struct gpt_block_grads *g, real *const *dw);
+void gpt_block_back_weight(const struct gpt_pass *pass, const struct gpt_block_acts *a, const real *dy,
+                           const struct gpt_block_grads *g, real *const *dw);
+
+/* Attention between qkv and heads of the acts, and back from dheads to dqkv. */
+void gpt_attention(const struct gpt_pass *pass, int layer, const struct gpt_block_acts *a);
+void gpt_attention_back(const struct gpt_pass *pass, int layer, const struct gpt_block_acts *a, const real *dheads, real *dqkv);
+
+/* What the last layers keep: the norm of their input, and the logits, which gpt_head_loss() makes their gradient. */
+struct gpt_head_acts {
+    real *norm, *stats; /* rows x width; rows x 2 */
+    real *logits;       /* rows x vocabulary */
+};
+
+int64_t gpt_head_acts_size(const struct gpt_pass *pass);
+struct gpt_head_acts gpt_head_acts_in(const struct gpt_pass *pass, real *memory);
+
+/* Logits of x. */
+void gpt_head(const struct gpt_pass *pass, const real *wte, const real *const *norm, const real *x,
+              const struct gpt_head_acts *a);
+
+/* The sum of the losses over all rows; the logits become the gradient of `scale` times it. */
+double gpt_head_loss(const struct gpt_pass *pass, const int32_t *targets, double scale, const struct gpt_head_acts *a);
+
+void gpt_head_back_input(const struct gpt_pass *pass, const real *wte, const real *const *norm, const real *x,
+              const struct gpt_head_acts *a,
+                         real *dx, real *const *dnorm);
+void gpt_head_back_weight(const struct gpt_pass *pass, const struct gpt_head_acts *a, real *dwte);
+
+#endif

@@ -1,0 +1,45 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/*
+ * The type that the model computes in: float. Built with GPT_DOUBLE everything is in double and uses the C library's exp(), which is
+ * how the gradients are checked against finite differences.
+ */
+#ifndef GPT_REAL_H
+#define GPT_REAL_H
+
+#include <cblas.h>
+
+#ifdef GPT_DOUBLE
+typedef double real;
+#define GPT_GEMM cblas_dgemm
+#else
+typedef float real;
+#define GPT_GEMM cblas_sgemm
+#endif
+
+/* A matrix as an operand: row-major, `stride` elements from row to row, transposed where asked. */
+struct gpt_matrix {
+    const real *data;
+    int stride;
+    int transposed;
+};
+
+/* Operands. */
+static inline struct gpt_matrix gpt_plain(const real *data, int stride)
+{
+    return (struct gpt_matrix){data, stride, 0};
+}
+
+static inline struct gpt_matrix gpt_transposed(const real *data, int stride)
+{
+    return (struct gpt_matrix){data, stride, 1};
+}
+
+/* c (rows x cols, `stride` from row to row) = alpha a b + beta c; `inner` is the dimension that is summed over. */
+static inline void gpt_multiply(int rows, int cols, int inner, real alpha, struct gpt_matrix a, struct gpt_matrix b, real beta,
+                                real *c, int stride)
+{
+    GPT_GEMM(CblasRowMajor, a.transposed ? CblasTrans : CblasNoTrans, b.transposed ? CblasTrans : CblasNoTrans, rows, cols, inner,
+             alpha, a.data, a.stride, b.data, b.stride, beta, c, stride);
+}
+
+#endif
