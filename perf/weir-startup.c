@@ -20,7 +20,7 @@ enum { ARGS_MAX = 16, LAUNCHES_MAX = 32, PATH_LEN = 512 };
 /* One way to start one program. */
 struct series {
     const char *library, *launcher; /* for the table */
-    const char *helper;             /* the ranks' program, in the folder of helpers */
+    const char *program;            /* what the ranks run, in the folder of such programs */
     const char *argv[ARGS_MAX];     /* the launcher; the number of ranks and the program are appended */
     bool slurm, with_topo;
     bool present;
@@ -30,25 +30,41 @@ struct series {
 #define BY(...) .argv = {__VA_ARGS__, NULL}
 
 static struct series all_series[] = {
-    {.library = "weir", .launcher = "weirrun", .helper = "startup-weir", BY("weirrun", "-n"), .with_topo = true},
+    {.library = "weir", .launcher = "weirrun", .program = "startup-weir", BY("weirrun", "-n"), .with_topo = true},
 #ifdef OPENMPI_MPIEXEC
-    {.library = "Open MPI", .launcher = "mpirun", .helper = "startup-openmpi",
+    {.library = "Open MPI",
+     .launcher = "mpirun",
+     .program = "startup-openmpi",
      BY(OPENMPI_MPIEXEC, "--oversubscribe", "--allow-run-as-root", "-n")},
 #endif
 #ifdef MPICH_MPIEXEC
-    {.library = "MPICH", .launcher = "mpiexec", .helper = "startup-mpich", BY(MPICH_MPIEXEC, "-n")},
+    {.library = "MPICH", .launcher = "mpiexec", .program = "startup-mpich", BY(MPICH_MPIEXEC, "-n")},
 #endif
-    {.library = "weir", .launcher = "srun pmi2", .helper = "startup-weir", BY("srun", "--overcommit", "--mpi=pmi2", "-n"),
-     .slurm = true, .with_topo = true},
-    {.library = "weir", .launcher = "srun pmix", .helper = "startup-weir", BY("srun", "--overcommit", "--mpi=pmix", "-n"),
-     .slurm = true, .with_topo = true},
+    {.library = "weir",
+     .launcher = "srun pmi2",
+     .program = "startup-weir",
+     BY("srun", "--overcommit", "--mpi=pmi2", "-n"),
+     .slurm = true,
+     .with_topo = true},
+    {.library = "weir",
+     .launcher = "srun pmix",
+     .program = "startup-weir",
+     BY("srun", "--overcommit", "--mpi=pmix", "-n"),
+     .slurm = true,
+     .with_topo = true},
 #ifdef OPENMPI_MPIEXEC
-    {.library = "Open MPI", .launcher = "srun pmix", .helper = "startup-openmpi",
-     BY("srun", "--overcommit", "--mpi=pmix", "-n"), .slurm = true},
+    {.library = "Open MPI",
+     .launcher = "srun pmix",
+     .program = "startup-openmpi",
+     BY("srun", "--overcommit", "--mpi=pmix", "-n"),
+     .slurm = true},
 #endif
 #ifdef MPICH_MPIEXEC
-    {.library = "MPICH", .launcher = "srun pmi2", .helper = "startup-mpich",
-     BY("srun", "--overcommit", "--mpi=pmi2", "-n"), .slurm = true},
+    {.library = "MPICH",
+     .launcher = "srun pmi2",
+     .program = "startup-mpich",
+     BY("srun", "--overcommit", "--mpi=pmi2", "-n"),
+     .slurm = true},
 #endif
 };
 enum { NSERIES = sizeof all_series / sizeof all_series[0] };
@@ -70,7 +86,8 @@ struct result {
 static const char usage_text[] =
     "usage: weir-startup [--max N] [--launches K] [--timeout S] [--no-srun] [--weirrun PATH] [--json]\n"
     "\n"
-    "Starts jobs of 1, 2, 4, ... N ranks and reports medians of: the time of the whole launch, the time that the slowest\n"
+    "Starts jobs of 1, 2, 4, ... N ranks and reports medians of: the time of the whole launch, the time that the "
+    "slowest\n"
     "rank spends in the library's initialisation, and the memory that a rank grows by; for weir under weirrun and\n"
     "srun, beside Open MPI and MPICH where weir was built beside them.\n"
     "\n"
@@ -84,10 +101,14 @@ static const char usage_text[] =
 static int parse_options(struct options *o, int argc, char **argv)
 {
     static const struct option options[] = {
-        {"max", required_argument, NULL, 'n'},     {"launches", required_argument, NULL, 'k'},
-        {"timeout", required_argument, NULL, 't'}, {"no-srun", no_argument, NULL, 's'},
-        {"weirrun", required_argument, NULL, 'w'}, {"json", no_argument, NULL, 'j'},
-        {"help", no_argument, NULL, 'h'},          {"version", no_argument, NULL, 'V'},
+        {"max", required_argument, NULL, 'n'},
+        {"launches", required_argument, NULL, 'k'},
+        {"timeout", required_argument, NULL, 't'},
+        {"no-srun", no_argument, NULL, 's'},
+        {"weirrun", required_argument, NULL, 'w'},
+        {"json", no_argument, NULL, 'j'},
+        {"help", no_argument, NULL, 'h'},
+        {"version", no_argument, NULL, 'V'},
         {NULL, 0, NULL, 0},
     };
     int c;
@@ -124,7 +145,8 @@ static int parse_options(struct options *o, int argc, char **argv)
     }
     if (optind < argc || o->max_ranks < 1 || o->max_ranks > 65536 || o->launches < 1 || o->launches > LAUNCHES_MAX ||
         o->timeout_s <= 0) {
-        fprintf(stderr, "weir-startup: --max is 1 to 65536, --launches 1 to %d, --timeout above 0, and nothing else is taken\n",
+        fprintf(stderr,
+                "weir-startup: --max is 1 to 65536, --launches 1 to %d, --timeout above 0, and nothing else is taken\n",
                 LAUNCHES_MAX);
         return 2;
     }
@@ -144,7 +166,8 @@ static void own_folder(char *path, size_t size)
 }
 
 /* Finds a file beside this program, or where it is installed; false when it is in neither place. */
-static bool find(const char *folder, const char *relative, const char *installed, const char *name, char *path, size_t size)
+static bool find(const char *folder, const char *relative, const char *installed, const char *name, char *path,
+                 size_t size)
 {
     snprintf(path, size, "%s/%s%s", folder, relative, name);
     if (!access(path, X_OK))
@@ -174,7 +197,7 @@ static double median(double *values, int n)
     return n % 2 ? values[n / 2] : (values[n / 2 - 1] + values[n / 2]) / 2;
 }
 
-static bool launch_once(const struct series *s, const char *helper, int ranks, double timeout_s, struct launch *launch)
+static bool launch_once(const struct series *s, const char *program, int ranks, double timeout_s, struct launch *launch)
 {
     char count[16];
     const char *argv[ARGS_MAX + 3];
@@ -185,15 +208,16 @@ static bool launch_once(const struct series *s, const char *helper, int ranks, d
         n++;
     }
     argv[n++] = count;
-    argv[n++] = helper;
+    argv[n++] = program;
     argv[n] = NULL;
     return launch_run((char *const *)argv, ranks, timeout_s, launch);
 }
 
 /* All series with `ranks` ranks, alternating. Fills in results[NSERIES]. */
-static void measure(const struct options *o, char helpers[][PATH_LEN], int ranks, struct result *results)
+static void measure(const struct options *o, char programs[][PATH_LEN], int ranks, struct result *results)
 {
-    static double wall[NSERIES][LAUNCHES_MAX], init[NSERIES][LAUNCHES_MAX], topo[NSERIES][LAUNCHES_MAX], pss[NSERIES][LAUNCHES_MAX];
+    static double wall[NSERIES][LAUNCHES_MAX], init[NSERIES][LAUNCHES_MAX], topo[NSERIES][LAUNCHES_MAX],
+        pss[NSERIES][LAUNCHES_MAX];
     for (int i = 0; i < NSERIES; i++)
         results[i] = (struct result){.ranks = ranks, .series = &all_series[i]};
     for (int k = 0; k < o->launches; k++)
@@ -202,10 +226,11 @@ static void measure(const struct options *o, char helpers[][PATH_LEN], int ranks
             struct launch launch;
             if (!s->present || s->gave_up)
                 continue;
-            if (!launch_once(s, helpers[i], ranks, o->timeout_s, &launch)) {
+            if (!launch_once(s, programs[i], ranks, o->timeout_s, &launch)) {
                 s->gave_up = true;
                 memcpy(results[i].why, launch.why, sizeof results[i].why);
-                fprintf(stderr, "weir-startup: %s by %s with %d ranks: %s\n", s->library, s->launcher, ranks, launch.why);
+                fprintf(stderr, "weir-startup: %s by %s with %d ranks: %s\n", s->library, s->launcher, ranks,
+                        launch.why);
                 continue;
             }
             int n = results[i].launches++;
@@ -230,9 +255,11 @@ static void print_rows(const struct options *o, const struct result *results, bo
         if (!r->launches)
             continue;
         if (o->json) {
-            printf("%s\n    {\"ranks\": %d, \"library\": \"%s\", \"launcher\": \"%s\", \"launches\": %d, \"launch_ms\": %.3f, "
+            printf("%s\n    {\"ranks\": %d, \"library\": \"%s\", \"launcher\": \"%s\", \"launches\": %d, "
+                   "\"launch_ms\": %.3f, "
                    "\"init_ms\": %.3f, ",
-                   *first ? "" : ",", r->ranks, r->series->library, r->series->launcher, r->launches, r->wall_s * 1e3, r->init_s * 1e3);
+                   *first ? "" : ",", r->ranks, r->series->library, r->series->launcher, r->launches, r->wall_s * 1e3,
+                   r->init_s * 1e3);
             if (r->series->with_topo)
                 printf("\"topo_ms\": %.3f, ", r->topo_s * 1e3);
             printf("\"pss_growth_kib\": %.0f}", r->pss_kib);
@@ -242,8 +269,8 @@ static void print_rows(const struct options *o, const struct result *results, bo
         char topo[32] = "-";
         if (r->series->with_topo)
             snprintf(topo, sizeof topo, "%.2f", r->topo_s * 1e3);
-        printf("%5d  %-8s  %-9s  %10.1f  %9.2f  %9s  %12.2f\n", r->ranks, r->series->library, r->series->launcher, r->wall_s * 1e3,
-               r->init_s * 1e3, topo, r->pss_kib / 1024);
+        printf("%5d  %-8s  %-9s  %10.1f  %9.2f  %9s  %12.2f\n", r->ranks, r->series->library, r->series->launcher,
+               r->wall_s * 1e3, r->init_s * 1e3, topo, r->pss_kib / 1024);
     }
     if (!o->json)
         puts("");
@@ -256,12 +283,13 @@ static void print_head(const struct options *o)
     long cores = sysconf(_SC_NPROCESSORS_ONLN);
     bool known = !uname(&name);
     if (o->json) {
-        printf("{\n  \"weir\": \"%s\",\n  \"kernel\": \"%s\",\n  \"machine\": \"%s\",\n  \"cpus\": %ld,\n  \"results\": [",
-               weir_version(), known ? name.release : "", known ? name.machine : "", cores);
+        printf(
+            "{\n  \"weir\": \"%s\",\n  \"kernel\": \"%s\",\n  \"machine\": \"%s\",\n  \"cpus\": %ld,\n  \"results\": [",
+            weir_version(), known ? name.release : "", known ? name.machine : "", cores);
         return;
     }
-    printf("# weir-startup %s on %ld cpus, Linux %s %s; medians of %d launches, all kinds in turn\n", weir_version(), cores,
-           known ? name.release : "", known ? name.machine : "", o->launches);
+    printf("# weir-startup %s on %ld cpus, Linux %s %s; medians of %d launches, all kinds in turn\n", weir_version(),
+           cores, known ? name.release : "", known ? name.machine : "", o->launches);
     puts("# launch: the launcher's start to its end; init: the slowest rank's weir_init or MPI_Init; topo: its first\n"
          "# weir_ctx_topo; memory: growth of a rank's PSS (without pages of files) by these, mean");
     puts("ranks  library   launcher   launch(ms)   init(ms)   topo(ms)  memory(MiB)\n");
@@ -270,7 +298,7 @@ static void print_head(const struct options *o)
 int main(int argc, char **argv)
 {
     struct options o = {.max_ranks = 64, .launches = 5, .timeout_s = 60};
-    static char helpers[NSERIES][PATH_LEN];
+    static char programs[NSERIES][PATH_LEN];
     char folder[PATH_LEN - 64], weirrun[PATH_LEN];
     int code = parse_options(&o, argc, argv);
     if (code >= 0)
@@ -283,16 +311,18 @@ int main(int argc, char **argv)
     bool slurm = !o.no_srun && has_slurm(), ok = true, first = true;
     for (int i = 0; i < NSERIES; i++) {
         struct series *s = &all_series[i];
-        s->present = find(folder, "", WEIR_LIBEXECDIR, s->helper, helpers[i], sizeof helpers[i]) && (!s->slurm || slurm);
+        s->present =
+            find(folder, "", WEIR_LIBEXECDIR, s->program, programs[i], sizeof programs[i]) && (!s->slurm || slurm);
     }
     if (!all_series[0].present) {
-        fprintf(stderr, "weir-startup: its program startup-weir is neither in %s nor in %s: was weir installed?\n", folder, WEIR_LIBEXECDIR);
+        fprintf(stderr, "weir-startup: its program startup-weir is neither in %s nor in %s: was weir installed?\n",
+                folder, WEIR_LIBEXECDIR);
         return 1;
     }
     print_head(&o);
     for (int ranks = 1; ranks <= o.max_ranks; ranks *= 2) {
         struct result results[NSERIES];
-        measure(&o, helpers, ranks, results);
+        measure(&o, programs, ranks, results);
         print_rows(&o, results, &first);
         for (int i = 0; i < NSERIES; i++)
             ok &= !*results[i].why || strcmp(results[i].series->library, "weir") != 0;

@@ -86,7 +86,7 @@ static weir_status peers_open(struct ucx *u, weir_error *err)
         wr_list_init(&p->streams);
         wr_list_init(&p->awaiting);
         wr_list_init(&p->gets);
-        wr_list_init(&p->todo);
+        wr_list_init(&p->busy);
         wr_list_init(&p->link);
     }
     return WEIR_OK;
@@ -101,7 +101,7 @@ static weir_status open_ucx(const struct wr_transport_params *params, struct wr_
     u->base.params = *params;
     u->next_gen = (uint32_t)wr_clock_ns();
     wr_list_init(&u->connected);
-    wr_list_init(&u->todo);
+    wr_list_init(&u->busy);
     wr_list_init(&u->finished);
     wr_list_init(&u->ended);
     wr_list_init(&u->free);
@@ -280,14 +280,14 @@ static int work_off(struct ucx *u)
         wr_ucx_stream_end(wr_list_first(&u->ended, struct ucx_stream, link));
         n++;
     }
-    if (wr_list_empty(&u->todo))
+    if (wr_list_empty(&u->busy))
         return n;
     struct wr_list now; /* what is added meanwhile has its turn at the next call */
-    wr_list_insert_between(&now, u->todo.prev, &u->todo);
-    wr_list_remove(&u->todo);
+    wr_list_insert_between(&now, u->busy.prev, &u->busy);
+    wr_list_remove(&u->busy);
     while (!wr_list_empty(&now)) {
-        struct ucx_peer *p = wr_list_first(&now, struct ucx_peer, todo);
-        wr_list_remove(&p->todo);
+        struct ucx_peer *p = wr_list_first(&now, struct ucx_peer, busy);
+        wr_list_remove(&p->busy);
         wr_ucx_pump(p);
         n++;
     }
@@ -310,7 +310,7 @@ static int wait_fd(struct wr_transport *t)
 static bool arm(struct wr_transport *t)
 {
     struct ucx *u = ucx_of(t);
-    if (!wr_list_empty(&u->finished) || !wr_list_empty(&u->ended) || !wr_list_empty(&u->todo))
+    if (!wr_list_empty(&u->finished) || !wr_list_empty(&u->ended) || !wr_list_empty(&u->busy))
         return false;
     return ucp_worker_arm(u->worker) == UCS_OK;
 }

@@ -137,7 +137,7 @@ struct ucx_peer {
     struct wr_list streams;         /* struct ucx_stream */
     struct wr_list awaiting;        /* flushes that wait for an acknowledgement */
     struct wr_list gets;            /* struct ucx_req that wait for data */
-    struct wr_list todo;            /* in u->todo when there is something to send */
+    struct wr_list busy;            /* in u->busy when there is something to send */
     struct wr_list link;            /* in u->connected when there is an endpoint */
     void *address;                  /* what it said in its hello */
     size_t address_len;
@@ -176,7 +176,7 @@ struct ucx {
     char provider[32], device[32];
     struct ucx_peer *peers;
     struct wr_list connected; /* peers with an endpoint */
-    struct wr_list todo;      /* peers with something to send */
+    struct wr_list busy;      /* peers with something to send */
     struct wr_list finished;  /* requests that UCX completed */
     struct wr_list ended;     /* streams, likewise */
     struct wr_list free;      /* requests */
@@ -259,7 +259,7 @@ void wr_ucx_stream_free(struct ucx_stream *s);
 void wr_ucx_pump(struct ucx_peer *p);
 /* Ends a stream that needs nothing more; called by progress(). */
 void wr_ucx_stream_end(struct ucx_stream *s);
-void wr_ucx_todo(struct ucx_peer *p);
+void wr_ucx_has_work(struct ucx_peer *p);
 
 /* ucx_flush.c */
 weir_status wr_ucx_flush(struct wr_transport *t, int peer, struct wr_op *op, weir_error *err);

@@ -16,7 +16,7 @@ static void on_error(void *arg, ucp_ep_h ep, ucs_status_t status)
     wr_debug(p->u->base.params.log, TRANSPORT, "ucx: the connection to rank %d failed: %s", p->rank,
              ucs_status_string(status));
     p->failed = true;
-    wr_ucx_todo(p);
+    wr_ucx_has_work(p);
 }
 
 /* Takes "0:tcp/lo.0" apart into transport and device. */

@@ -55,7 +55,7 @@ static void receive_get(struct ucx *u, struct ucx_peer *p, const struct ucx_wire
     s->wire.token = w->token;
     s->src = place;
     s->left = place ? w->len : 0;
-    wr_ucx_todo(p);
+    wr_ucx_has_work(p);
 }
 
 static void receive_get_data(struct ucx *u, struct ucx_peer *p, const struct ucx_wire *w, const void *data, size_t len)
@@ -119,7 +119,7 @@ void wr_ucx_receive(void *arg, const void *header, size_t header_len, const void
     case UCX_FLUSH:
         p->ack_owed = true;
         p->ack_token = w.token;
-        wr_ucx_todo(p);
+        wr_ucx_has_work(p);
         break;
     case UCX_ACK:
         wr_ucx_acked(p, w.token, w.has_signal);
@@ -129,7 +129,7 @@ void wr_ucx_receive(void *arg, const void *header, size_t header_len, const void
         break;
     case UCX_BYE:
         p->departed = true;
-        wr_ucx_todo(p);
+        wr_ucx_has_work(p);
         break;
     default:
         wr_error(u->base.params.log, TRANSPORT, "ucx: dropped a message of kind %u from rank %d", w.kind, p->rank);

@@ -5,10 +5,10 @@
 
 enum { PUMP_FRAGMENTS = 16 }; /* most pieces of one peer before others, and receiving, have their turn */
 
-void wr_ucx_todo(struct ucx_peer *p)
+void wr_ucx_has_work(struct ucx_peer *p)
 {
-    if (wr_list_empty(&p->todo))
-        wr_list_push_back(&p->u->todo, &p->todo);
+    if (wr_list_empty(&p->busy))
+        wr_list_push_back(&p->u->busy, &p->busy);
 }
 
 struct ucx_stream *wr_ucx_stream_new(struct ucx_peer *p, bool counted)
@@ -63,7 +63,7 @@ static void fragment_done(struct ucx_req *r, weir_status status)
         s->status = status;
     s->in_flight--;
     if (s->left)
-        wr_ucx_todo(s->peer);
+        wr_ucx_has_work(s->peer);
     else if (!s->in_flight)
         stream_ended(s);
 }
@@ -76,7 +76,7 @@ static bool stream_fragment(struct ucx_stream *s)
         return false; /* fragment_done() goes on */
     struct ucx_req *r = wr_ucx_req_get(p->u, p, true);
     if (!r) {
-        wr_ucx_todo(p);
+        wr_ucx_has_work(p);
         return false;
     }
     uint64_t n = WR_MIN(s->left, p->u->fragment);
@@ -104,7 +104,7 @@ static bool send_flush(struct ucx_stream *s)
     struct ucx_peer *p = s->peer;
     struct ucx_req *r = wr_ucx_req_get(p->u, p, true);
     if (!r) {
-        wr_ucx_todo(p);
+        wr_ucx_has_work(p);
         return false;
     }
     s->wire.token = ++p->flush_token;
@@ -124,7 +124,7 @@ static bool send_ack(struct ucx_peer *p)
 {
     struct ucx_req *r = wr_ucx_req_get(p->u, p, true);
     if (!r) {
-        wr_ucx_todo(p);
+        wr_ucx_has_work(p);
         return false;
     }
     wr_ucx_header(r, UCX_ACK, UCX_WIRE_TOKEN);
@@ -161,7 +161,7 @@ void wr_ucx_pump(struct ucx_peer *p)
     for (int i = 0; !wr_list_empty(&p->streams); i++) {
         struct ucx_stream *s = wr_list_first(&p->streams, struct ucx_stream, link);
         if (i == PUMP_FRAGMENTS) {
-            wr_ucx_todo(p);
+            wr_ucx_has_work(p);
             return;
         }
         if (s->wire.kind == UCX_FLUSH) {
