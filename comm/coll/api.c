@@ -55,43 +55,67 @@ static weir_status check(const weir_comm *comm, const struct wr_coll_call *call,
     return status || !call->vector ? status : wr_coll_check_numbers(comm, call, err);
 }
 
-static weir_status make(weir_comm *comm, const struct wr_coll_call *call, enum wr_coll_form form,
-                        weir_request **request, weir_error *err)
+/* Whether calls can still be made on it. */
+static weir_status check_state(const struct wr_coll_state *s, weir_error *err)
 {
-    struct wr_coll_state *s = comm->coll;
-    struct wr_coll_request *r;
-    struct wr_coll_instance *instance = NULL;
-    weir_status status = WEIR_OK;
-    bool persistent = form == WR_COLL_PERSISTENT;
     if (s->broken)
-        return wr_engine_stop_error(comm->engine, err);
+        return wr_engine_stop_error(s->comm->engine, err);
     if (s->gave_up.status) {
         *err = s->gave_up;
         return err->status;
     }
-    if (wr_comm_lost(comm) >= 0)
-        return wr_engine_lost_error(comm->engine, &comm->group, -1, err);
-    if (WR_UNLIKELY(!s->opened)) {
-        if ((status = wr_fast_open(s, err)))
-            return status;
-        s->opened = true;
-    }
-    wr_coll_note(s, call, form);
+    if (wr_comm_lost(s->comm) >= 0)
+        return wr_engine_lost_error(s->comm->engine, &s->comm->group, -1, err);
+    return WEIR_OK;
+}
+
+/* Starts a call, without waiting for anybody. */
+static weir_status begin(struct wr_coll_state *s, const struct wr_coll_call *call, weir_request **request, weir_error *err)
+{
+    struct wr_coll_request *r;
+    bool fast = s->opened && wr_fast_serves(s->fast, call);
+    struct wr_coll_instance *instance =
+        s->opened && !fast && wr_list_empty(&s->pending) ? wr_coll_plan_ready(s, call) : NULL;
+    weir_status status = instance && call->vector ? wr_coll_bind_numbers(s, call, instance, err) : WEIR_OK;
+    if (!status)
+        status = wr_coll_request_new(s, call, instance, false, &r, err);
+    if (status)
+        return status;
+    if (fast || instance)
+        wr_coll_request_start(r);
+    else
+        status = wr_coll_defer(r, call, err);
+    if (status)
+        r->request.release(&r->request);
+    else
+        *request = &r->request;
+    return status;
+}
+
+/* Makes a blocking call, or a persistent request. */
+static weir_status make(struct wr_coll_state *s, const struct wr_coll_call *call, bool persistent, weir_request **request,
+                        weir_error *err)
+{
+    struct wr_coll_request *r;
+    struct wr_coll_instance *instance = NULL;
+    weir_status status = WR_LIKELY(s->opened) ? WEIR_OK : wr_coll_open(s, err);
+    if (status)
+        return status;
     bool fast = wr_fast_serves(s->fast, call);
-    if (fast && form == WR_COLL_BLOCKING)
+    if (fast && !persistent)
         return wr_fast_run(s, call, err);
     if (!fast)
-        status = wr_coll_plan_get(s, call, persistent, form == WR_COLL_BLOCKING, &instance, err);
+        status = persistent ? wr_coll_plan_own(s, call, &instance, err) : wr_coll_plan_get(s, call, &instance, err);
     if (!status)
         status = wr_coll_request_new(s, call, instance, persistent, &r, err);
     if (status)
         return status;
-    if (!persistent)
-        wr_coll_request_start(r);
-    if (form == WR_COLL_BLOCKING)
-        return wr_request_finish(&r->request, err);
-    *request = &r->request;
-    return WEIR_OK;
+    if (persistent) {
+        *request = &r->request;
+        return WEIR_OK;
+    }
+    wr_coll_request_start(r);
+    return wr_request_finish(&r->request, err);
 }
 
 weir_status wr_coll_perform(weir_comm *comm, const struct wr_coll_call *call, enum wr_coll_form form,
@@ -102,7 +126,12 @@ weir_status wr_coll_perform(weir_comm *comm, const struct wr_coll_call *call, en
     weir_status status = check(comm, call, &err);
     if (!status) {
         wr_engine_lock(comm->engine);
-        status = make(comm, call, form, &started, &err);
+        status = check_state(comm->coll, &err);
+        if (!status) {
+            wr_coll_note(comm->coll, call, form);
+            status = form == WR_COLL_STARTED ? begin(comm->coll, call, &started, &err)
+                                             : make(comm->coll, call, form == WR_COLL_PERSISTENT, &started, &err);
+        }
         wr_engine_unlock(comm->engine);
     }
     if (status)
@@ -151,7 +180,7 @@ weir_status weir_request_free(weir_request **request)
     if (!r->request.complete) {
         status = wr_error_set(&err, WEIR_ERR_BUSY, "wait for it first", "the request is running");
     } else {
-        status = wr_coll_instance_free(r->instance, &err);
+        status = wr_coll_instance_free(r->state, r->instance, &err);
         r->request.release(&r->request);
         *request = NULL;
     }

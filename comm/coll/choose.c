@@ -9,7 +9,6 @@
 #include "base/error.h"
 #include "base/str.h"
 #include "comm/coll/coll.h"
-#include "comm/mem/exchange.h"
 #include "comm/plan/simulate.h"
 #include "comm/plan/tuning.h"
 
@@ -188,7 +187,7 @@ static uint64_t fingerprint(const struct wr_plan_spec *spec)
 }
 
 /* As it travels. */
-struct card {
+struct wr_coll_choice_card {
     uint64_t hash, chunk;
     double predicted, bound;
     int32_t algorithm, rails, asked, unused;
@@ -217,36 +216,64 @@ static weir_status choose_once(struct wr_coll_state *state, const struct wr_plan
     return status;
 }
 
-weir_status wr_coll_decide(struct wr_coll_state *state, struct wr_plan_spec *spec, struct wr_coll_choice *choice, weir_error *err)
+/* ---- the steps of deciding ---- */
+
+static weir_status choose_first(void *arg, struct wr_steps *steps, weir_error *err)
 {
-    weir_comm *comm = state->comm;
-    struct card card, *cards = malloc((size_t)comm->size * sizeof *cards);
-    weir_status status = cards ? WEIR_OK : wr_error_memory(err, (size_t)comm->size * sizeof card, "a choice");
-    uint64_t hash = fingerprint(spec);
+    struct wr_coll_deciding *d = arg;
+    weir_status status = WEIR_OK;
+    d->hash = fingerprint(d->spec);
+    d->cards = malloc((size_t)steps->comm->size * sizeof *d->cards);
+    if (!d->cards)
+        status = wr_error_memory(err, (size_t)steps->comm->size * sizeof *d->cards, "a choice");
+    else if (steps->comm->rank == 0)
+        status = choose_once(d->state, d->spec, d->hash ^ d->spec->in_place, d->choice, err);
+    return wr_steps_agree(steps, status, err);
+}
+
+static weir_status tell_choice(void *arg, struct wr_steps *steps, weir_error *err)
+{
+    struct wr_coll_deciding *d = arg;
+    const struct wr_coll_choice *choice = d->choice;
+    struct wr_coll_choice_card card;
     memset(&card, 0, sizeof card);
-    if (!status && comm->rank == 0)
-        status = choose_once(state, spec, hash ^ spec->in_place, choice, err);
-    status = wr_exchange_agree(comm, status, err);
-    if (!status && comm->rank == 0)
-        card = (struct card){.chunk = choice->chunk, .predicted = choice->predicted, .bound = choice->bound,
-                             .algorithm = index_of(choice->algorithm), .rails = choice->rails, .asked = choice->asked};
-    card.hash = hash;
-    if (!status)
-        status = wr_exchange_allgather(comm, &card, cards, sizeof card, err);
-    for (int r = 1; r < comm->size && !status; r++)
-        if (cards[r].hash != cards[0].hash)
-            status = wr_error_set(err, WEIR_ERR_MISMATCH, "run one build of weir on all ranks",
-                                  "ranks 0 and %d would make different plans of this %s", r, wr_collective_name(spec->coll));
-    if (!status) {
-        *choice = (struct wr_coll_choice){.algorithm = wr_algorithms[cards[0].algorithm],
-                                          .chunk = cards[0].chunk,
-                                          .rails = cards[0].rails,
-                                          .asked = cards[0].asked != 0,
-                                          .predicted = cards[0].predicted,
-                                          .bound = cards[0].bound};
-        spec->chunk = choice->chunk;
-        spec->rails = choice->rails;
-    }
-    free(cards);
-    return status;
+    if (steps->comm->rank == 0)
+        card = (struct wr_coll_choice_card){.chunk = choice->chunk, .predicted = choice->predicted, .bound = choice->bound,
+                                            .algorithm = index_of(choice->algorithm), .rails = choice->rails, .asked = choice->asked};
+    card.hash = d->hash;
+    return wr_steps_gather(steps, &card, d->cards, sizeof card, err);
+}
+
+static weir_status take_choice(void *arg, struct wr_steps *steps, weir_error *err)
+{
+    struct wr_coll_deciding *d = arg;
+    const struct wr_coll_choice_card *first = &d->cards[0];
+    for (int r = 1; r < steps->comm->size; r++)
+        if (d->cards[r].hash != first->hash)
+            return wr_error_set(err, WEIR_ERR_MISMATCH, "run one build of weir on all ranks",
+                                "ranks 0 and %d would make different plans of this %s", r, wr_collective_name(d->spec->coll));
+    *d->choice = (struct wr_coll_choice){.algorithm = wr_algorithms[first->algorithm],
+                                         .chunk = first->chunk,
+                                         .rails = first->rails,
+                                         .asked = first->asked != 0,
+                                         .predicted = first->predicted,
+                                         .bound = first->bound};
+    d->spec->chunk = d->choice->chunk;
+    d->spec->rails = d->choice->rails;
+    return WEIR_OK;
+}
+
+struct wr_steps *wr_coll_decide(struct wr_coll_deciding *d, struct wr_coll_state *state, struct wr_plan_spec *spec,
+                                struct wr_coll_choice *choice)
+{
+    static const wr_step list[] = {choose_first, tell_choice, take_choice, NULL};
+    *d = (struct wr_coll_deciding){.state = state, .spec = spec, .choice = choice};
+    wr_steps_init(&d->steps, state->comm, list, d);
+    return &d->steps;
+}
+
+void wr_coll_end_deciding(struct wr_coll_deciding *d)
+{
+    free(d->cards);
+    d->cards = NULL;
 }

@@ -56,6 +56,8 @@ weir_status wr_coll_create(weir_comm *comm, struct wr_coll_state **state, weir_e
         .after_ns = WR_MIN(comm->ctx->config.warn_after, comm->ctx->config.timeout), .look = wr_coll_overdue, .arg = s};
     wr_list_init(&s->plans);
     wr_list_init(&s->active);
+    wr_list_init(&s->pending);
+    wr_list_init(&s->failed);
     s->early = comm->rank == 0 ? calloc((size_t)comm->size, sizeof *s->early) : NULL;
     wr_pool_init(&s->requests, sizeof(struct wr_coll_request), 0, 16, 0);
     weir_status status = comm->rank == 0 && !s->early
@@ -73,6 +75,7 @@ void wr_coll_destroy(struct wr_coll_state *s)
 {
     if (!s)
         return;
+    wr_coll_setup_destroy(s);
     wr_coll_forget_plans(s);
     wr_fast_forget(s->fast);
     wr_pool_destroy(&s->requests);
@@ -123,6 +126,8 @@ void wr_coll_progress(struct wr_coll_state *s)
         wr_list_remove(&r->link);
         complete(r);
     }
+    if (WR_UNLIKELY(!wr_list_empty(&s->pending)))
+        wr_coll_setup_progress(s);
 }
 
 void wr_coll_peer_lost(struct wr_coll_state *s, int peer)
@@ -141,6 +146,7 @@ void wr_coll_peer_lost(struct wr_coll_state *s, int peer)
 static void release(struct weir_request *request)
 {
     struct wr_coll_request *r = WR_CONTAINER_OF(request, struct wr_coll_request, request);
+    wr_coll_setup_free(r->pending);
     wr_pool_put(&r->state->requests, r);
 }
 
@@ -170,6 +176,7 @@ weir_status wr_coll_request_new(struct wr_coll_state *s, const struct wr_coll_ca
     r->instance = instance;
     r->exec = instance ? instance->exec : NULL;
     r->request.hurry = instance ? NULL : wr_fast_hurry;
+    r->hash = s->hash;
     r->call = *call;
     r->call.counts = r->call.offsets = r->call.in_counts = r->call.in_offsets = NULL; /* the caller's */
     r->request.persistent = persistent;
@@ -206,8 +213,10 @@ void wr_coll_request_start(struct wr_coll_request *r)
     const void *in;
     void *out;
     if (!i) {
-        if (r->request.persistent)
+        if (r->request.persistent) {
             wr_coll_note(s, &r->call, WR_COLL_PERSISTENT);
+            r->hash = s->hash;
+        }
         wr_fast_start(r);
         return;
     }

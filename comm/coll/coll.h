@@ -3,7 +3,9 @@
  * Collectives on a communicator: what a call asks for, the plans that are kept for it, and requests.
  *
  * A plan is made in the first call of its kind, collectively: all ranks compare what they called, and rank 0's choice of an
- * algorithm holds. Later calls of the same kind find it again. Everything runs with the engine's lock held.
+ * algorithm holds. Later calls of the same kind find it again. A blocking call, and one that makes a persistent request, waits
+ * for the other ranks meanwhile; a started one never does: what it needs is set up by progress, see setup.c. Everything runs
+ * with the engine's lock held.
  */
 #ifndef WR_COLL_H
 #define WR_COLL_H
@@ -15,6 +17,7 @@
 #include "comm/coll/fast.h"
 #include "comm/comm.h"
 #include "comm/engine/request.h"
+#include "comm/mem/steps.h"
 #include "comm/plan/cost.h"
 #include "comm/plan/exec.h"
 
@@ -54,6 +57,7 @@ static inline bool wr_coll_is_rooted(enum wr_collective coll)
 
 struct wr_coll_state;
 struct wr_coll_plan;
+struct wr_coll_pending;
 
 weir_status wr_coll_create(weir_comm *comm, struct wr_coll_state **state, weir_error *err);
 void wr_coll_destroy(struct wr_coll_state *state);
@@ -181,14 +185,76 @@ uint64_t wr_coll_hash_counts(const weir_comm *comm, const struct wr_coll_call *c
 weir_status wr_coll_set_numbers(const weir_comm *comm, const struct wr_coll_call *call, bool any,
                                 struct wr_coll_numbers *numbers, struct wr_plan_spec *spec, weir_error *err);
 
-/* ---- plans.c: making and keeping plans ---- */
+/* ---- make.c: making a plan ---- */
 
-/* A plan for a call; persistent ones belong to their request and may use the buffers' registration. Collective when it has to be
- * made. */
-weir_status wr_coll_plan_get(struct wr_coll_state *state, const struct wr_coll_call *call, bool persistent,
-                             bool blocking, struct wr_coll_instance **instance, weir_error *err);
+/*
+ * Begins to make the plan of a call, collectively, into an instance, which outlives it as the call does. `maps`: ranks may work in
+ * each other's buffers, where those are registered. Of a local v-form the plan is made for any numbers, and those of the call are
+ * still to be put in. When the steps have ended, wr_coll_made() completes the instance.
+ */
+struct wr_coll_making;
+weir_status wr_coll_make(struct wr_coll_state *state, const struct wr_coll_call *call, enum wr_coll_form form, uint64_t number,
+                         bool maps, struct wr_coll_instance *instance, struct wr_coll_making **making, weir_error *err);
+struct wr_steps *wr_coll_making_steps(struct wr_coll_making *m);
+/* Frees the object; `ok`: the steps have ended well. NULL is allowed. */
+void wr_coll_made(struct wr_coll_making *m, bool ok);
+
+/* Readies an instance that is not running for a v-form's numbers. */
+weir_status wr_coll_bind_numbers(struct wr_coll_state *state, const struct wr_coll_call *call,
+                                 struct wr_coll_instance *instance, weir_error *err);
+
+/* The buffers of this time, for a plan that is kept. */
+struct wr_coll_buffers {
+    struct wr_exec_where where[WR_FAST_RANKS];
+    struct weir_mem *in_mem, *out_mem;
+    unsigned mapped; /* 0 where nothing was asked; else 1, 2 for a mapped IN, 4 for a mapped OUT */
+};
+
+/* The ranks of one node tell each other, in a blocking call, where their buffers are. */
+weir_status wr_coll_find_buffers(struct wr_coll_state *state, const struct wr_coll_call *call, struct wr_coll_buffers *b,
+                                 weir_error *err);
+
+/* ---- plans.c: keeping plans ---- */
+
+/* The end of instances. */
+struct wr_coll_ending {
+    struct wr_steps steps;
+    struct wr_coll_instance *instance;
+    int n;
+};
+
+/* Getting a plan for a call: it is found, or made, and then waited for until it is idle. */
+struct wr_coll_getting {
+    struct wr_steps steps;
+    struct wr_coll_state *state;
+    const struct wr_coll_call *call;
+    enum wr_coll_form form;
+    uint64_t number; /* of the call */
+    unsigned mapped; /* of its buffers */
+    struct wr_coll_plan *plan;
+    struct wr_coll_plan *leaving; /* makes room */
+    struct wr_coll_ending ending; /* of that one */
+    struct wr_coll_making *making;
+    struct wr_coll_instance *instance; /* what comes of it */
+};
+
+/* Begins it; its object and the call outlive the steps. Collective, in the order of calls. */
+struct wr_steps *wr_coll_get(struct wr_coll_getting *g, struct wr_coll_state *state, const struct wr_coll_call *call,
+                             enum wr_coll_form form, uint64_t number, unsigned mapped);
+/* The steps have failed or were given up. */
+void wr_coll_get_failed(struct wr_coll_getting *g);
+
+/* The instance for a started call when there is one that is idle; else NULL. */
+struct wr_coll_instance *wr_coll_plan_ready(struct wr_coll_state *state, const struct wr_coll_call *call);
+
+/* The plan for a blocking call; collective when it has to be made. */
+weir_status wr_coll_plan_get(struct wr_coll_state *state, const struct wr_coll_call *call, struct wr_coll_instance **instance,
+                             weir_error *err);
+/* A plan that belongs to a persistent request, and may use the buffers' registration; collective. */
+weir_status wr_coll_plan_own(struct wr_coll_state *state, const struct wr_coll_call *call, struct wr_coll_instance **instance,
+                             weir_error *err);
 /* Ends the plan of a persistent request; collective. NULL is allowed. */
-weir_status wr_coll_instance_free(struct wr_coll_instance *instance, weir_error *err);
+weir_status wr_coll_instance_free(struct wr_coll_state *state, struct wr_coll_instance *instance, weir_error *err);
 
 /* Frees the kept plans without a word to the other ranks; their memory goes with the memory layer. */
 void wr_coll_forget_plans(struct wr_coll_state *state);
@@ -212,9 +278,43 @@ struct wr_coll_decision {
 weir_status wr_coll_choose(struct wr_coll_state *state, const struct wr_plan_spec *spec, struct wr_coll_choice *choice,
                            weir_error *err);
 
-/* Collective: rank 0's choice, which is put into the spec. WEIR_ERR_MISMATCH, at all ranks, when they would make different plans
- * of it. */
-weir_status wr_coll_decide(struct wr_coll_state *state, struct wr_plan_spec *spec, struct wr_coll_choice *choice, weir_error *err);
+/* Deciding it, collectively. */
+struct wr_coll_choice_card;
+struct wr_coll_deciding {
+    struct wr_steps steps;
+    struct wr_coll_state *state;
+    struct wr_plan_spec *spec;
+    struct wr_coll_choice *choice;
+    uint64_t hash;
+    struct wr_coll_choice_card *cards; /* by rank */
+};
+
+/*
+ * Begins it: in the end `choice` is rank 0's, and is put into the spec. WEIR_ERR_MISMATCH, at all ranks, when they would make
+ * different plans of it. All of these outlive it; wr_coll_end_deciding() frees what it needed.
+ */
+struct wr_steps *wr_coll_decide(struct wr_coll_deciding *d, struct wr_coll_state *state, struct wr_plan_spec *spec,
+                                struct wr_coll_choice *choice);
+void wr_coll_end_deciding(struct wr_coll_deciding *d);
+
+/* ---- setup.c: started calls that cannot run yet ---- */
+
+/* Opens what the first call on a communicator sets up; collective, waits. */
+weir_status wr_coll_open(struct wr_coll_state *state, weir_error *err);
+
+/*
+ * Puts a call, the latest one, behind those that are being set up; the request runs as soon as its plan is there. When that fails,
+ * the request completes with the error.
+ */
+weir_status wr_coll_defer(struct wr_coll_request *request, const struct wr_coll_call *call, weir_error *err);
+
+/* Goes on with the set-up of the first of them, for as long as nothing is waited for. */
+void wr_coll_setup_progress(struct wr_coll_state *state);
+
+/* What is kept of a request's set-up goes with it; NULL is allowed. */
+void wr_coll_setup_free(struct wr_coll_pending *pending);
+/* Frees what is left, without a word to the other ranks. */
+void wr_coll_setup_destroy(struct wr_coll_state *state);
 
 /* ---- explain.c ---- */
 
@@ -241,6 +341,9 @@ struct wr_coll_state {
     uint64_t plan_bytes;
     unsigned nplans;
     struct wr_list active; /* coll_request that are running */
+    struct wr_list pending, failed; /* wr_coll_pending: that are being set up, in the order of calls; whose error is still to be told */
+    struct wr_fast_opening *opening; /* the set-up of the first call, while it goes on */
+    bool setting_up;                 /* a step runs, which may wait for a connection and lead here again */
     /* agreement */
     uint64_t calls; /* that were made */
     uint64_t hash;  /* of all of them */
@@ -272,7 +375,9 @@ struct wr_coll_request {
     struct wr_coll_instance *instance;
     struct wr_exec *exec; /* the instance's; NULL: it goes the fast way */
     struct wr_fast_call fast;
+    uint64_t hash; /* of all calls up to this one */
     struct wr_coll_call call;
+    struct wr_coll_pending *pending; /* NULL: it is set up */
 };
 
 #endif

@@ -97,7 +97,10 @@ weir_status weir_explain(const weir_request *request, char *text, size_t size)
         struct wr_coll_key key = wr_coll_key(comm, &r->call);
         char call[200];
         wr_coll_describe(&key, call, sizeof call);
-        snprintf(text, size, "%s on %d ranks, 1 node: the way of small calls, without a plan", call, comm->size);
+        if (r->pending)
+            snprintf(text, size, "%s on %d ranks: its plan is being set up", call, comm->size);
+        else
+            snprintf(text, size, "%s on %d ranks, 1 node: the way of small calls, without a plan", call, comm->size);
     }
     wr_engine_unlock(comm->engine);
     return WEIR_OK;

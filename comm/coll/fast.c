@@ -177,6 +177,7 @@ void wr_fast_start(struct wr_coll_request *r)
     r->request.complete = false;
     r->request.status = WEIR_OK;
     wr_fast_prepare(f, &r->fast, &r->call);
+    r->fast.hash = (uint32_t)r->hash;
     if (WR_LIKELY(wr_list_empty(&f->queue) && !f->broken) && advance(f, &r->fast)) {
         wr_request_complete(&r->request, WEIR_OK);
         return;

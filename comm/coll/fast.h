@@ -40,8 +40,15 @@ struct wr_fast_call {
     bool all, posted, done;
 };
 
-/* Collective, in the first call on a communicator: state->fast, NULL where the ranks do not share a node. */
-weir_status wr_fast_open(struct wr_coll_state *state, weir_error *err);
+/*
+ * Begins to open it, collectively, in the first call on a communicator; when the steps have ended, wr_fast_opened() sets
+ * state->fast, NULL where the ranks do not share a node, and state->opened.
+ */
+struct wr_fast_opening;
+weir_status wr_fast_open(struct wr_coll_state *state, struct wr_fast_opening **opening, weir_error *err);
+struct wr_steps *wr_fast_opening_steps(struct wr_fast_opening *opening);
+/* Frees the object; `ok`: the steps have ended well. NULL is allowed. */
+void wr_fast_opened(struct wr_fast_opening *opening, bool ok);
 /* Its end, collective, or without a word to the others when one of them is lost: state->fast is NULL then. */
 weir_status wr_fast_close(struct wr_coll_state *state, weir_error *err);
 /* Its end without a word to the others; its memory goes with the memory layer. NULL is allowed. */

@@ -6,7 +6,6 @@
 #include "base/atomic.h"
 #include "base/error.h"
 #include "comm/coll/fast_impl.h"
-#include "comm/mem/exchange.h"
 #include "comm/mem/mem.h"
 #include "comm/transport/shm/shm.h"
 #include "comm/transport/wait.h"
@@ -45,57 +44,118 @@ static weir_status find_mate(struct wr_fast *f, int rank, weir_error *err)
     return WEIR_OK;
 }
 
-static weir_status make(struct wr_coll_state *s, uint32_t served, weir_error *err)
-{
-    weir_comm *comm = s->comm;
-    struct wr_fast *f = calloc(1, sizeof *f);
-    weir_status status = f ? WEIR_OK : wr_error_memory(err, sizeof *f, "collectives");
-    status = wr_exchange_agree(comm, status, err);
-    if (status)
-        goto failed;
-    f->state = s;
-    f->shm = wr_engine_shm(comm->engine);
-    f->n = comm->size;
-    f->me = comm->rank;
-    f->served = served;
-    f->lost = f->suspect = -1;
-    f->polls = wr_waiter_crowded(comm->engine->waiter) ? POLLS_CROWDED : POLLS;
-    wr_list_init(&f->queue);
-    status = wr_mem_alloc(comm, sizeof(struct wr_fast_part), &f->mem, err);
-    if (status)
-        goto failed;
-    for (int r = 0; r < f->n && !status; r++)
-        status = find_mate(f, r, err);
-    status = wr_exchange_agree(comm, status, err);
-    if (status) {
-        wr_mem_free(f->mem, NULL);
-        goto failed;
-    }
-    s->fast = f;
-    return WEIR_OK;
-failed:
-    free(f);
-    return status;
-}
+/* ---- the steps of opening ---- */
 
 /* What the ranks tell each other first. */
 struct card {
     uint32_t served, able;
 };
 
-weir_status wr_fast_open(struct wr_coll_state *s, weir_error *err)
+struct wr_fast_opening {
+    struct wr_steps steps;
+    struct wr_coll_state *state;
+    struct card card, cards[WR_FAST_RANKS];
+    struct wr_mem_making *mem;
+    struct wr_fast *fast; /* NULL in the end where the ranks do not share a node */
+};
+
+static weir_status look(void *arg, struct wr_steps *steps, weir_error *err)
 {
-    weir_comm *comm = s->comm;
-    if (s->topo.nnodes != 1 || comm->size < 2 || comm->size > WR_FAST_RANKS)
-        return WEIR_OK;
-    struct card card = {0, wr_engine_shm(comm->engine) != NULL}, cards[WR_FAST_RANKS];
-    weir_status status = wr_exchange_agree(comm, served_here(s, &card.served, err), err);
-    if (!status)
-        status = wr_exchange_allgather(comm, &card, cards, sizeof card, err);
+    struct wr_fast_opening *o = arg;
+    o->card.able = wr_engine_shm(steps->comm->engine) != NULL;
+    return wr_steps_agree(steps, served_here(o->state, &o->card.served, err), err);
+}
+
+static weir_status tell_card(void *arg, struct wr_steps *steps, weir_error *err)
+{
+    struct wr_fast_opening *o = arg;
+    return wr_steps_gather(steps, &o->card, o->cards, sizeof o->card, err);
+}
+
+static const wr_step nothing_more[] = {NULL};
+
+static weir_status begin(void *arg, struct wr_steps *steps, weir_error *err)
+{
+    struct wr_fast_opening *o = arg;
+    weir_comm *comm = steps->comm;
     bool able = true;
-    for (int r = 0; r < comm->size && !status; r++)
-        able &= cards[r].able;
-    return status || !able ? status : make(s, cards[0].served, err);
+    for (int r = 0; r < comm->size; r++)
+        able &= o->cards[r].able;
+    if (!able) {
+        steps->next = nothing_more;
+        return WEIR_OK;
+    }
+    struct wr_fast *f = o->fast = calloc(1, sizeof *f);
+    if (!f)
+        return wr_steps_agree(steps, wr_error_memory(err, sizeof *f, "collectives"), err);
+    f->state = o->state;
+    f->shm = wr_engine_shm(comm->engine);
+    f->n = comm->size;
+    f->me = comm->rank;
+    f->served = o->cards[0].served;
+    f->lost = f->suspect = -1;
+    f->polls = wr_waiter_crowded(comm->engine->waiter) ? POLLS_CROWDED : POLLS;
+    wr_list_init(&f->queue);
+    return wr_steps_agree(steps, WEIR_OK, err);
+}
+
+static weir_status begin_memory(void *arg, struct wr_steps *steps, weir_error *err)
+{
+    struct wr_fast_opening *o = arg;
+    struct wr_mem_wish wish = {.kind = WR_MEM_ALLOC, .bytes = sizeof(struct wr_fast_part)};
+    weir_status status = wr_mem_make(steps->comm, &wish, &o->mem, err);
+    if (!status)
+        steps->inner = wr_mem_making_steps(o->mem);
+    return status;
+}
+
+static weir_status find_mates(void *arg, struct wr_steps *steps, weir_error *err)
+{
+    struct wr_fast_opening *o = arg;
+    weir_status status = WEIR_OK;
+    o->fast->mem = wr_mem_made(o->mem, true);
+    o->mem = NULL;
+    for (int r = 0; r < o->fast->n && !status; r++)
+        status = find_mate(o->fast, r, err);
+    return wr_steps_agree(steps, status, err);
+}
+
+weir_status wr_fast_open(struct wr_coll_state *s, struct wr_fast_opening **opening, weir_error *err)
+{
+    static const wr_step list[] = {look, tell_card, begin, begin_memory, find_mates, NULL};
+    bool alone = s->topo.nnodes != 1 || s->comm->size < 2 || s->comm->size > WR_FAST_RANKS;
+    struct wr_fast_opening *o = calloc(1, sizeof *o);
+    if (!o)
+        return wr_error_memory(err, sizeof *o, "collectives");
+    o->state = s;
+    wr_steps_init(&o->steps, s->comm, alone ? nothing_more : list, o);
+    *opening = o;
+    return WEIR_OK;
+}
+
+struct wr_steps *wr_fast_opening_steps(struct wr_fast_opening *o)
+{
+    return &o->steps;
+}
+
+void wr_fast_opened(struct wr_fast_opening *o, bool ok)
+{
+    if (!o)
+        return;
+    struct wr_coll_state *s = o->state;
+    if (ok) {
+        s->fast = o->fast;
+        s->opened = true;
+    } else {
+        wr_mem_made(o->mem, false);
+        if (o->fast && o->fast->mem)
+            wr_mem_abandon(o->fast->mem); /* nobody has used it */
+        free(o->fast);
+    }
+    free(o);
+    uint64_t number = s->calls > WR_COLL_RECORDS ? s->calls - WR_COLL_RECORDS : 0;
+    for (; s->fast && number < s->calls; number++) /* those that were made before */
+        wr_fast_note(s->fast, number, &s->record[number % WR_COLL_RECORDS]);
 }
 
 weir_status wr_fast_close(struct wr_coll_state *s, weir_error *err)

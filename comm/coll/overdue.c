@@ -172,6 +172,7 @@ static void give_up(struct wr_coll_state *s, const weir_error *err)
     }
     if (s->fast)
         wr_fast_progress(s->fast);
+    wr_coll_setup_progress(s);
 }
 
 /* The call that this rank is in. */

@@ -14,7 +14,9 @@ static weir_status end_request(struct weir_request *request, weir_error *err)
 {
     weir_status status = request->status;
     int peer = request->group && request->peer >= 0 ? wr_group_rank(request->group, request->peer) : request->peer;
-    if (status == WEIR_ERR_PEER_LOST)
+    if (status && request->why)
+        *err = *request->why;
+    else if (status == WEIR_ERR_PEER_LOST)
         wr_engine_lost_error(request->engine, request->group, request->peer, err);
     else if (status && request->engine->stopped.status == status)
         wr_engine_stop_error(request->engine, err);

@@ -19,6 +19,7 @@ struct weir_request {
     const struct wr_group *group; /* in whose numbers errors are told; NULL: the world's */
     int peer;              /* world rank that the operation concerns, -1 for none in particular */
     const char *operation; /* "weir_isend": what was asked, for errors */
+    const weir_error *why; /* it failed in a way that the status does not tell; may be NULL */
     const struct wr_overdue *overdue; /* looks after waits for it; may be NULL */
     void (*release)(struct weir_request *request); /* gives the object back, with the lock held */
     void (*hurry)(struct weir_request *request); /* moves it without the engine, for a moment, before a wait; may be NULL */

@@ -7,114 +7,251 @@
 #include "base/error.h"
 #include "base/str.h"
 
-/* A message that ends when any member is lost: the others may have given up the exchange. */
-struct message {
-    const weir_comm *comm;
-    weir_request *request;
+enum { BARRIER = 64 }; /* a barrier's messages do not meet those of an exchange that others still stand in */
+
+/* What an agreement tells when somebody has failed. */
+struct verdict {
+    int32_t status;
+    char message[256], advice[128];
+};
+
+/* Two rounds, so that the usual case moves 4 bytes a rank. */
+struct wr_agreement {
+    struct verdict mine;
+    int who;               /* the lowest rank that failed, once it is known; -1 before */
+    struct verdict *texts; /* of the second round */
+    int32_t all[];         /* by rank */
+};
+
+/* ---- one message ---- */
+
+weir_status wr_exchange_await(const weir_comm *comm, weir_request **request, bool (*cancel)(weir_request *request),
+                              weir_error *err)
+{
+    weir_request *r = *request;
+    const struct wr_engine *e = comm->engine;
+    if (!r)
+        return WEIR_OK;
+    if (r->complete) {
+        *request = NULL;
+        return wr_request_finish(r, err);
+    }
+    if ((wr_comm_lost(comm) < 0 && !e->stopped.status) || !cancel(r))
+        return WEIR_IN_PROGRESS;
+    *request = NULL;
+    return e->stopped.status ? wr_engine_stop_error(e, err) : wr_engine_lost_error(e, &comm->group, -1, err);
+}
+
+/* ---- all-gather: Bruck's algorithm ---- */
+
+/* Ends it, whatever its state. What cannot be taken back is still to be written to, and stays. */
+static void drop(struct wr_exchange *x)
+{
+    bool taken = !x->in || wr_p2p_cancel_recv(x->in);
+    taken &= !x->out || wr_p2p_cancel_send(x->out);
+    if (taken)
+        free(x->blocks);
+    if (x->agreement)
+        free(x->agreement->texts);
+    free(x->agreement);
+    *x = (struct wr_exchange){.comm = NULL};
+}
+
+static weir_status begin(struct wr_exchange *x, weir_comm *comm, const void *send, void *recv, size_t bytes, weir_error *err)
+{
+    x->blocks = malloc((size_t)comm->size * bytes + 1);
+    if (!x->blocks)
+        return wr_error_memory(err, (size_t)comm->size * bytes, "an exchange between ranks");
+    if (bytes)
+        memcpy(x->blocks, send, bytes);
+    x->comm = comm;
+    x->to = recv;
+    x->bytes = bytes;
+    x->have = 1;
+    x->turn = bytes ? 0 : BARRIER;
+    return WEIR_OK;
+}
+
+/* Starts this turn's messages. */
+static weir_status start_turn(struct wr_exchange *x, weir_error *err)
+{
+    weir_comm *comm = x->comm;
+    int n = comm->size, have = x->have;
+    size_t bytes = (size_t)WR_MIN(have, n - have) * x->bytes;
+    weir_status status = wr_p2p_recv(comm->p2p, &comm->group, WR_P2P_EXCHANGE, x->blocks + (size_t)have * x->bytes, bytes,
+                                     (comm->rank + have) % n, x->turn, NULL, &x->in, err);
+    if (!status)
+        status = wr_p2p_send(comm->p2p, &comm->group, WR_P2P_EXCHANGE, x->blocks, bytes, (comm->rank - have + n) % n, x->turn,
+                             &x->out, err);
+    x->turn++;
+    return status;
+}
+
+static weir_status end_turn(struct wr_exchange *x, weir_error *err)
+{
+    weir_status sent = wr_exchange_await(x->comm, &x->out, wr_p2p_cancel_send, err);
+    if (sent && sent != WEIR_IN_PROGRESS)
+        return sent;
+    weir_status status = wr_exchange_await(x->comm, &x->in, wr_p2p_cancel_recv, err);
+    if (!status && !sent)
+        x->have = WR_MIN(x->have * 2, x->comm->size);
+    return status ? status : sent;
+}
+
+static weir_status gather(struct wr_exchange *x, weir_error *err)
+{
+    int n = x->comm->size;
+    weir_status status = WEIR_OK;
+    while (!status && (x->in || x->out || x->have < n)) {
+        if (!x->in && !x->out)
+            status = start_turn(x, err);
+        if (!status)
+            status = end_turn(x, err);
+    }
+    if (status)
+        return status;
+    for (int j = 0; j < n && x->bytes; j++)
+        memcpy(x->to + (size_t)((x->comm->rank + j) % n) * x->bytes, x->blocks + (size_t)j * x->bytes, x->bytes);
+    free(x->blocks);
+    x->blocks = NULL;
+    return WEIR_OK;
+}
+
+weir_status wr_exchange_begin(struct wr_exchange *x, weir_comm *comm, const void *send, void *recv, size_t bytes, weir_error *err)
+{
+    *x = (struct wr_exchange){.comm = NULL};
+    return begin(x, comm, send, recv, bytes, err);
+}
+
+/* ---- agreement ---- */
+
+weir_status wr_exchange_begin_agree(struct wr_exchange *x, weir_comm *comm, weir_status mine, weir_error *err)
+{
+    struct wr_agreement *a = calloc(1, sizeof *a + (size_t)comm->size * sizeof a->all[0]);
+    *x = (struct wr_exchange){.comm = NULL};
+    if (!a)
+        return wr_error_memory(err, (size_t)comm->size * sizeof a->all[0], "an agreement");
+    a->who = -1;
+    a->mine.status = mine;
+    if (mine) {
+        wr_str_copy(a->mine.message, sizeof a->mine.message, err->message);
+        wr_str_copy(a->mine.advice, sizeof a->mine.advice, err->advice);
+    }
+    weir_status status = begin(x, comm, &a->mine.status, a->all, sizeof a->all[0], err);
+    x->agreement = a;
+    if (status)
+        drop(x);
+    return status;
+}
+
+/* A round has ended: WEIR_IN_PROGRESS when another follows. */
+static weir_status judge(struct wr_exchange *x, weir_error *err)
+{
+    struct wr_agreement *a = x->agreement;
+    if (a->who >= 0) {
+        struct verdict *v = &a->texts[a->who];
+        v->message[sizeof v->message - 1] = v->advice[sizeof v->advice - 1] = '\0';
+        wr_error_set(err, (weir_status)a->all[a->who], v->advice, "%s", v->message);
+        wr_error_at(err, a->who, NULL);
+        return err->status;
+    }
+    for (int r = x->comm->size - 1; r >= 0; r--)
+        if (a->all[r])
+            a->who = r;
+    if (a->who < 0)
+        return WEIR_OK;
+    size_t n = (size_t)x->comm->size;
+    a->texts = malloc(n * sizeof *a->texts);
+    if (!a->texts)
+        return wr_error_memory(err, n * sizeof *a->texts, "an agreement");
+    weir_status status = begin(x, x->comm, &a->mine, a->texts, sizeof *a->texts, err);
+    return status ? status : WEIR_IN_PROGRESS;
+}
+
+weir_status wr_exchange_progress(struct wr_exchange *x, weir_error *err)
+{
+    if (!x->comm)
+        return WEIR_OK;
+    weir_status status = gather(x, err);
+    while (!status && x->agreement && (status = judge(x, err)) == WEIR_IN_PROGRESS) {
+        status = gather(x, err);
+        if (status)
+            break;
+    }
+    if (status != WEIR_IN_PROGRESS)
+        drop(x);
+    return status;
+}
+
+void wr_exchange_cancel(struct wr_exchange *x)
+{
+    drop(x);
+}
+
+/* ---- those that wait ---- */
+
+static bool is_settled(void *arg)
+{
+    return !((const weir_comm *)arg)->setups;
+}
+
+weir_status wr_exchange_settle(weir_comm *comm, weir_error *err)
+{
+    return WR_LIKELY(!comm->setups) ? WEIR_OK : wr_comm_wait(comm, is_settled, comm, err);
+}
+
+struct wait {
+    struct wr_exchange exchange;
+    weir_status status;
+    weir_error *err;
 };
 
 static bool has_ended(void *arg)
 {
-    const struct message *m = arg;
-    return m->request->complete || wr_comm_lost(m->comm) >= 0;
+    struct wait *w = arg;
+    if (w->status == WEIR_IN_PROGRESS)
+        w->status = wr_exchange_progress(&w->exchange, w->err);
+    return w->status != WEIR_IN_PROGRESS;
 }
 
-weir_status wr_exchange_finish(const weir_comm *comm, weir_request *request, bool (*cancel)(weir_request *request),
-                               weir_error *err)
+static weir_status finish(weir_comm *comm, struct wait *w, weir_error *err)
 {
-    struct message m = {comm, request};
-    weir_status status = wr_comm_wait(comm, has_ended, &m, err);
-    if (!status && (request->complete || !cancel(request)))
-        return wr_request_finish(request, err);
-    if (status)
-        cancel(request);
-    return status ? status : wr_engine_lost_error(comm->engine, &comm->group, -1, err);
-}
-
-/* Sends to one rank and receives from another, of known lengths. */
-static weir_status swap(weir_comm *comm, const void *send, size_t send_bytes, int to, void *recv, size_t recv_bytes, int from, int32_t tag,
-                        weir_error *err)
-{
-    weir_request *in = NULL, *out = NULL;
-    weir_status sent, status = wr_p2p_recv(comm->p2p, &comm->group, WR_P2P_EXCHANGE, recv, recv_bytes, from, tag, NULL, &in, err);
-    if (status)
+    weir_error why;
+    w->status = WEIR_IN_PROGRESS;
+    w->err = &why;
+    weir_status status = wr_comm_wait(comm, has_ended, w, err);
+    if (status) {
+        wr_exchange_cancel(&w->exchange);
         return status;
-    sent = wr_p2p_send(comm->p2p, &comm->group, WR_P2P_EXCHANGE, send, send_bytes, to, tag, &out, err);
-    if (!sent && out)
-        sent = wr_exchange_finish(comm, out, wr_p2p_cancel_send, err);
-    if (!sent)
-        return wr_exchange_finish(comm, in, wr_p2p_cancel_recv, err);
-    wr_p2p_cancel_recv(in); /* it may never end: the peer is lost, or the job */
-    return sent;
+    }
+    if (w->status)
+        *err = why;
+    return w->status;
 }
 
-/* Bruck's algorithm: block j holds rank (rank + j) until the last turn. */
 weir_status wr_exchange_allgather(weir_comm *comm, const void *send, void *recv, size_t bytes, weir_error *err)
 {
-    int n = comm->size, rank = comm->rank;
-    char *blocks = malloc((size_t)n * bytes + 1);
-    weir_status status = WEIR_OK;
-    if (!blocks)
-        return wr_error_memory(err, (size_t)n * bytes, "an exchange between ranks");
-    memcpy(blocks, send, bytes);
-    int32_t step = 0;
-    for (int have = 1; have < n && !status; have *= 2, step++) {
-        size_t count = (size_t)WR_MIN(have, n - have);
-        status = swap(comm, blocks, count * bytes, (rank - have % n + n) % n, blocks + (size_t)have * bytes, count * bytes,
-                      (rank + have) % n, step, err);
-    }
+    struct wait w;
+    weir_status status = wr_exchange_settle(comm, err);
     if (!status)
-        for (int j = 0; j < n; j++)
-            memcpy((char *)recv + (size_t)((rank + j) % n) * bytes, blocks + (size_t)j * bytes, bytes);
-    free(blocks);
-    return status;
+        status = wr_exchange_begin(&w.exchange, comm, send, recv, bytes, err);
+    return status ? status : finish(comm, &w, err);
 }
 
 weir_status wr_exchange_barrier(weir_comm *comm, weir_error *err)
 {
-    weir_status status = WEIR_OK;
-    int32_t step = 64;
-    for (int distance = 1; distance < comm->size && !status; distance *= 2, step++)
-        status = swap(comm, NULL, 0, (comm->rank + distance) % comm->size, NULL, 0,
-                      (comm->rank - distance % comm->size + comm->size) % comm->size, step, err);
-    return status;
+    return wr_exchange_allgather(comm, NULL, NULL, 0, err);
 }
 
 weir_status wr_exchange_agree(weir_comm *comm, weir_status mine, weir_error *err)
 {
-    struct verdict {
-        int32_t status;
-        char message[256], advice[128];
-    } verdict;
-    memset(&verdict, 0, sizeof verdict);
-    verdict.status = mine;
-    if (mine) {
-        wr_str_copy(verdict.message, sizeof verdict.message, err->message);
-        wr_str_copy(verdict.advice, sizeof verdict.advice, err->advice);
+    struct wait w;
+    weir_error unsettled;
+    weir_status status = wr_exchange_settle(comm, &unsettled);
+    if (status) {
+        *err = unsettled;
+        return status;
     }
-    /* two rounds, so that the usual case moves 4 bytes a rank */
-    int32_t *all = malloc((size_t)comm->size * sizeof *all);
-    weir_error lost;
-    if (!all)
-        return wr_error_memory(err, (size_t)comm->size * sizeof *all, "an agreement");
-    weir_status status = wr_exchange_allgather(comm, &verdict.status, all, sizeof *all, &lost);
-    int who = -1;
-    for (int r = comm->size - 1; !status && r >= 0; r--)
-        if (all[r])
-            who = r;
-    if (!status && who >= 0) {
-        struct verdict *texts = malloc((size_t)comm->size * sizeof *texts);
-        status = texts ? wr_exchange_allgather(comm, &verdict, texts, sizeof verdict, &lost)
-                       : wr_error_memory(&lost, (size_t)comm->size * sizeof *texts, "an agreement");
-        if (!status) {
-            texts[who].message[sizeof texts[who].message - 1] = texts[who].advice[sizeof texts[who].advice - 1] = '\0';
-            status = wr_error_set(&lost, (weir_status)all[who], texts[who].advice, "%s", texts[who].message);
-            wr_error_at(&lost, who, NULL);
-        }
-        free(texts);
-    }
-    free(all);
-    if (status)
-        *err = lost;
-    return status;
+    status = wr_exchange_begin_agree(&w.exchange, comm, mine, err);
+    return status ? status : finish(comm, &w, err);
 }

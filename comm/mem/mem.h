@@ -14,6 +14,7 @@
 #include "base/pool.h"
 #include "comm/comm.h"
 #include "comm/mem/staged.h"
+#include "comm/mem/steps.h"
 
 struct wr_shm_segment;
 
@@ -82,11 +83,31 @@ weir_status wr_mem_flush(struct weir_mem *mem, int rank, weir_error *err);
 void wr_mem_progress(void *state);
 void wr_mem_peer_lost(void *state, int rank);
 
-/* With the lock held: memory of `bytes` bytes at this rank, collective, and its end. */
-weir_status wr_mem_alloc(weir_comm *comm, uint64_t bytes, struct weir_mem **mem, weir_error *err);
+/* ---- make.c ---- */
+
+enum wr_mem_kind { WR_MEM_ALLOC = 1, WR_MEM_REGISTER };
+
+/* What a rank wants. */
+struct wr_mem_wish {
+    void *addr; /* of WR_MEM_REGISTER */
+    uint64_t bytes, flags;
+    enum wr_mem_kind kind;
+};
+
+/* Begins to make memory, with the lock held; when the steps have ended, wr_mem_made() gives the handle. */
+struct wr_mem_making;
+weir_status wr_mem_make(weir_comm *comm, const struct wr_mem_wish *wish, struct wr_mem_making **making, weir_error *err);
+struct wr_steps *wr_mem_making_steps(struct wr_mem_making *m);
+/* Frees the object: the memory, or NULL where the steps have failed or were given up (`ok` is false). NULL is allowed. */
+struct weir_mem *wr_mem_made(struct wr_mem_making *m, bool ok);
+
+/* Takes the parts of a handle away that is in no list. */
+void wr_mem_close_part(struct weir_mem *mem);
+
+/* The end of memory; collective, with the lock held. */
 weir_status wr_mem_free(struct weir_mem *mem, weir_error *err);
 
-/* Its end without a word to the other ranks, of whom one is lost. */
+/* Its end without a word to the other ranks: nobody uses it any more, or one of them is lost. */
 void wr_mem_abandon(struct weir_mem *mem);
 
 /* A number that is the same at all ranks that know the memory, and that no other memory has; not negative. */

@@ -251,5 +251,8 @@ void wr_exec_break(struct wr_exec *x, weir_status status)
 
 uint64_t wr_exec_bytes(const struct wr_exec *x)
 {
-    return x->mem->bytes;
+    uint64_t most = 0;
+    for (int r = 0; r < x->params.comm->size; r++)
+        most = WR_MAX(most, x->mem->peer[r].bytes);
+    return most;
 }

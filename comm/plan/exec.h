@@ -36,8 +36,15 @@ struct wr_exec_params {
     uint64_t in_offset, out_offset;
 };
 
-/* Collective over the communicator: builds the program, makes memory, exchanges what is needed. */
-weir_status wr_exec_create(const struct wr_exec_params *params, struct wr_exec **exec, weir_error *err);
+/*
+ * Begins to make an object, collectively: the steps build the program, make memory, exchange what is needed. When they have
+ * ended, wr_exec_made() gives the object.
+ */
+struct wr_exec_making;
+weir_status wr_exec_make(const struct wr_exec_params *params, struct wr_exec_making **making, weir_error *err);
+struct wr_steps *wr_exec_making_steps(struct wr_exec_making *m);
+/* Frees what was needed: the object, or NULL where the steps have failed or were given up (`ok` is false). NULL is allowed. */
+struct wr_exec *wr_exec_made(struct wr_exec_making *m, bool ok);
 
 /*
  * Other numbers for a plan whose spec is local: builds this rank's program for `spec`, which differs from the one that it was
@@ -52,13 +59,16 @@ weir_status wr_exec_reshape(struct wr_exec *x, const struct wr_plan_spec *spec, 
  */
 void wr_exec_rebind(struct wr_exec *x, struct weir_mem *in_mem, struct weir_mem *out_mem, const struct wr_exec_where *where);
 
-/* Collective; must not be running. NULL is allowed. */
-weir_status wr_exec_destroy(struct wr_exec *x, weir_error *err);
-
 /* Frees it without a word to the other ranks, when the context ends: its memory goes with the memory layer. NULL is allowed. */
 void wr_exec_forget(struct wr_exec *x);
 
-/* The same when a rank is lost: its memory goes, too, unless the transport may still use it. NULL is allowed. */
+/* Whether the transport uses nothing of it. What other ranks put is here when an execution has ended: the plan waits for it. */
+bool wr_exec_is_quiet(const struct wr_exec *x);
+
+/*
+ * The same when all ranks have ended their executions, or one is lost: its memory goes, too, unless the transport may still use
+ * it. NULL is allowed.
+ */
 void wr_exec_abandon(struct wr_exec *x);
 
 /* What it was made for. */
@@ -81,7 +91,7 @@ weir_status wr_exec_status(const struct wr_exec *x);
 /* Ends a running execution: a rank is lost. The object cannot be started again. */
 void wr_exec_break(struct wr_exec *x, weir_status status);
 
-/* Bytes of SCRATCH and control that it holds. */
+/* Bytes of SCRATCH and control that it holds, of the rank that has most. */
 uint64_t wr_exec_bytes(const struct wr_exec *x);
 
 #endif

@@ -84,52 +84,6 @@ static bool has_step(const struct wr_exec *x, int peer, bool waits)
     return false;
 }
 
-static weir_status tell(struct wr_exec *x, int peer, weir_error *err)
-{
-    struct told list[256];
-    uint32_t n = 0;
-    weir_request *request = NULL;
-    weir_comm *comm = x->params.comm;
-    for (uint32_t i = 0; i < x->ncounters && n < WR_ARRAY_SIZE(list); i++)
-        if (x->counters[i].peer == peer)
-            list[n++] = (struct told){x->counters[i].slot, x->counters[i].transport_slot};
-    weir_status status =
-        wr_p2p_send(comm->p2p, &comm->group, WR_P2P_PLANS, list, n * sizeof *list, peer, 0, &request, err);
-    return !status && request ? wr_exchange_finish(comm, request, wr_p2p_cancel_send, err) : status;
-}
-
-static weir_status hear(struct wr_exec *x, int peer, weir_error *err)
-{
-    struct told list[256];
-    weir_message m = {.size = sizeof m};
-    weir_request *request;
-    weir_comm *comm = x->params.comm;
-    weir_status status =
-        wr_p2p_recv(comm->p2p, &comm->group, WR_P2P_PLANS, list, sizeof list, peer, 0, &m, &request, err);
-    if (!status)
-        status = wr_exchange_finish(comm, request, wr_p2p_cancel_recv, err);
-    for (uint32_t i = 0; !status && i < m.bytes / sizeof *list; i++)
-        x->remote[x->nremote++] = (struct exec_remote){peer, list[i].slot, list[i].transport_slot};
-    return status;
-}
-
-/* The lists are short messages: they are sent whole, so that sending first to all cannot block for ever. */
-static weir_status exchange_slots(struct wr_exec *x, weir_error *err)
-{
-    weir_status status = WEIR_OK;
-    int n = x->params.comm->size;
-    x->remote = calloc(x->program.nsteps + 1, sizeof *x->remote);
-    if (!x->remote)
-        return wr_error_memory(err, x->program.nsteps * sizeof *x->remote, "slots");
-    for (int p = 0; p < n && !status; p++)
-        if (!is_here(x, p) && has_step(x, p, true))
-            status = tell(x, p, err);
-    for (int p = 0; p < n && !status; p++)
-        if (!is_here(x, p) && has_step(x, p, false))
-            status = hear(x, p, err);
-    return status;
-}
-
 static weir_status find_remote(const struct wr_exec *x, int peer, uint32_t slot, uint32_t *transport_slot,
                                weir_error *err)
 {
@@ -312,69 +266,203 @@ static void free_parts(struct wr_exec *x)
     free(x);
 }
 
-weir_status wr_exec_create(const struct wr_exec_params *params, struct wr_exec **exec, weir_error *err)
+/* ---- the steps of making, each agreed upon by all ranks before the next ---- */
+
+struct wr_exec_making {
+    struct wr_steps steps;
+    struct wr_exec *x;
+    struct wr_exec_card card, *cards; /* mine, and all by rank */
+    struct wr_mem_making *mem;
+    int peer;              /* who is told, or heard, next */
+    weir_request *message; /* to or from it ... */
+    bool (*cancel)(weir_request *message); /* ... and what takes it back */
+    weir_message heard;
+    weir_status failed; /* these messages, and why */
+    weir_error why;
+    struct told list[256];
+};
+
+static weir_status build(void *arg, struct wr_steps *steps, weir_error *err)
 {
-    weir_comm *comm = params->comm;
-    struct wr_exec *x = calloc(1, sizeof *x);
-    struct wr_exec_card card = {params->in_offset, params->out_offset, 0},
-                       *cards = malloc((size_t)comm->size * sizeof *cards);
-    weir_status status = x && cards ? WEIR_OK : wr_error_memory(err, (size_t)comm->size * sizeof *cards, "a plan");
-    if (!status) {
-        x->params = *params;
-        x->spec = *params->spec;
-        x->engine = comm->engine;
-        if (params->kernel)
-            x->kernel = *params->kernel;
-        /* sums that are rounded when they are stored are divided before; only results are stored in OUT then */
-        x->divides = params->divide_by > 1 && x->kernel.loops.divide && x->spec.partial_size != x->spec.elem_size;
-        status = params->algorithm->build(&x->spec, comm->rank, &x->program, err);
-    }
-    status = wr_exchange_agree(comm, status, err);
-    if (status)
-        goto failed;
-    card.slots = slots_of(&x->program);
-    status = wr_exchange_allgather(comm, &card, cards, sizeof card, err);
-    if (status)
-        goto failed;
-    for (int r = 0; r < comm->size; r++)
-        x->slots = WR_MAX(x->slots, cards[r].slots);
-    status = wr_mem_alloc(comm, control_bytes(x, comm->rank) + x->program.scratch * x->spec.partial_size, &x->mem, err);
-    if (status)
-        goto failed;
-    status = connect_peers(x, err);
+    struct wr_exec *x = ((struct wr_exec_making *)arg)->x;
+    return wr_steps_agree(steps, x->params.algorithm->build(&x->spec, steps->comm->rank, &x->program, err), err);
+}
+
+static weir_status tell_card(void *arg, struct wr_steps *steps, weir_error *err)
+{
+    struct wr_exec_making *m = arg;
+    m->card.slots = slots_of(&m->x->program);
+    return wr_steps_gather(steps, &m->card, m->cards, sizeof m->card, err);
+}
+
+static weir_status begin_memory(void *arg, struct wr_steps *steps, weir_error *err)
+{
+    struct wr_exec_making *m = arg;
+    struct wr_exec *x = m->x;
+    for (int r = 0; r < steps->comm->size; r++)
+        x->slots = WR_MAX(x->slots, m->cards[r].slots);
+    struct wr_mem_wish wish = {.kind = WR_MEM_ALLOC,
+                               .bytes = control_bytes(x, steps->comm->rank) + x->program.scratch * x->spec.partial_size};
+    weir_status status = wr_mem_make(steps->comm, &wish, &m->mem, err);
     if (!status)
-        status = make_counters(x, err);
-    status = wr_exchange_agree(comm, status, err);
-    if (!status)
-        status = exchange_slots(x, err);
-    if (!status)
-        status = resolve(x, cards, err);
-    status = wr_exchange_agree(comm, status, err);
-    if (status) {
-        wr_mem_free(x->mem, NULL);
-        goto failed;
-    }
-    free(cards);
-    *exec = x;
-    return WEIR_OK;
-failed:
-    if (x)
-        free_parts(x);
-    free(cards);
+        steps->inner = wr_mem_making_steps(m->mem);
     return status;
 }
 
-weir_status wr_exec_destroy(struct wr_exec *x, weir_error *err)
+static weir_status connect_all(void *arg, struct wr_steps *steps, weir_error *err)
 {
-    if (!x)
-        return WEIR_OK;
-    if (wr_comm_lost(x->params.comm) >= 0) {
-        wr_exec_abandon(x);
-        return WEIR_OK;
+    struct wr_exec_making *m = arg;
+    m->x->mem = wr_mem_made(m->mem, true);
+    m->mem = NULL;
+    weir_status status = connect_peers(m->x, err);
+    if (!status)
+        status = make_counters(m->x, err);
+    if (!status) {
+        m->x->remote = calloc(m->x->program.nsteps + 1, sizeof *m->x->remote);
+        if (!m->x->remote)
+            status = wr_error_memory(err, m->x->program.nsteps * sizeof *m->x->remote, "slots");
     }
-    weir_status status = wr_mem_free(x->mem, err);
-    free_parts(x);
-    return status;
+    return wr_steps_agree(steps, status, err);
+}
+
+static weir_status tell(struct wr_exec_making *m, int peer, weir_error *err)
+{
+    const struct wr_exec *x = m->x;
+    weir_comm *comm = x->params.comm;
+    uint32_t n = 0;
+    for (uint32_t i = 0; i < x->ncounters && n < WR_ARRAY_SIZE(m->list); i++)
+        if (x->counters[i].peer == peer)
+            m->list[n++] = (struct told){x->counters[i].slot, x->counters[i].transport_slot};
+    m->cancel = wr_p2p_cancel_send;
+    return wr_p2p_send(comm->p2p, &comm->group, WR_P2P_PLANS, m->list, n * sizeof m->list[0], peer, 0, &m->message, err);
+}
+
+static weir_status hear(struct wr_exec_making *m, weir_error *err)
+{
+    weir_comm *comm = m->x->params.comm;
+    m->heard = (weir_message){.size = sizeof m->heard};
+    m->cancel = wr_p2p_cancel_recv;
+    return wr_p2p_recv(comm->p2p, &comm->group, WR_P2P_PLANS, m->list, sizeof m->list, m->peer, 0, &m->heard, &m->message,
+                       err);
+}
+
+static void keep_heard(struct wr_exec_making *m)
+{
+    struct wr_exec *x = m->x;
+    for (uint32_t i = 0; i < m->heard.bytes / sizeof m->list[0]; i++)
+        x->remote[x->nremote++] = (struct exec_remote){m->peer, m->list[i].slot, m->list[i].transport_slot};
+}
+
+/* The other ranks learn of it in the next agreement. */
+static void note_failure(struct wr_exec_making *m, weir_status status, const weir_error *err)
+{
+    m->failed = status;
+    if (status)
+        m->why = *err;
+}
+
+/* The lists are short messages: they are sent whole, so that telling all before anybody is heard cannot last for ever. */
+static weir_status tell_slots(void *arg, struct wr_steps *steps, weir_error *err)
+{
+    struct wr_exec_making *m = arg;
+    while (!m->failed && (m->message || m->peer < steps->comm->size)) {
+        weir_status status = wr_exchange_await(steps->comm, &m->message, m->cancel, err);
+        if (status == WEIR_IN_PROGRESS)
+            return status;
+        int peer = m->peer++;
+        if (!status && peer < steps->comm->size && !is_here(m->x, peer) && has_step(m->x, peer, true))
+            status = tell(m, peer, err);
+        note_failure(m, status, err);
+    }
+    m->peer = -1;
+    return WEIR_OK;
+}
+
+static weir_status hear_slots(void *arg, struct wr_steps *steps, weir_error *err)
+{
+    struct wr_exec_making *m = arg;
+    while (!m->failed) {
+        bool hears = m->message != NULL;
+        weir_status status = wr_exchange_await(steps->comm, &m->message, m->cancel, err);
+        if (status == WEIR_IN_PROGRESS)
+            return status;
+        if (hears && !status)
+            keep_heard(m);
+        do
+            m->peer++;
+        while (m->peer < steps->comm->size && (is_here(m->x, m->peer) || !has_step(m->x, m->peer, false)));
+        if (!status && m->peer >= steps->comm->size)
+            break;
+        if (!status)
+            status = hear(m, err);
+        note_failure(m, status, err);
+    }
+    return WEIR_OK;
+}
+
+static weir_status resolve_all(void *arg, struct wr_steps *steps, weir_error *err)
+{
+    struct wr_exec_making *m = arg;
+    weir_status status = m->failed;
+    if (status)
+        *err = m->why;
+    else
+        status = resolve(m->x, m->cards, err);
+    return wr_steps_agree(steps, status, err);
+}
+
+weir_status wr_exec_make(const struct wr_exec_params *params, struct wr_exec_making **making, weir_error *err)
+{
+    static const wr_step list[] = {build, tell_card, begin_memory, connect_all, tell_slots, hear_slots, resolve_all, NULL};
+    weir_comm *comm = params->comm;
+    struct wr_exec_making *m = calloc(1, sizeof *m);
+    if (m) {
+        m->x = calloc(1, sizeof *m->x);
+        m->cards = malloc((size_t)comm->size * sizeof *m->cards);
+    }
+    if (!m || !m->x || !m->cards) {
+        wr_exec_made(m, false);
+        return wr_error_memory(err, (size_t)comm->size * sizeof *m->cards, "a plan");
+    }
+    struct wr_exec *x = m->x;
+    x->params = *params;
+    x->spec = *params->spec;
+    x->engine = comm->engine;
+    if (params->kernel)
+        x->kernel = *params->kernel;
+    /* sums that are rounded when they are stored are divided before; only results are stored in OUT then */
+    x->divides = params->divide_by > 1 && x->kernel.loops.divide && x->spec.partial_size != x->spec.elem_size;
+    m->card = (struct wr_exec_card){params->in_offset, params->out_offset, 0};
+    wr_steps_init(&m->steps, comm, list, m);
+    *making = m;
+    return WEIR_OK;
+}
+
+struct wr_steps *wr_exec_making_steps(struct wr_exec_making *m)
+{
+    return &m->steps;
+}
+
+struct wr_exec *wr_exec_made(struct wr_exec_making *m, bool ok)
+{
+    struct wr_exec *x = ok ? m->x : NULL;
+    if (!m)
+        return NULL;
+    if (!ok && m->x) {
+        wr_mem_made(m->mem, false);
+        if (m->x->mem)
+            wr_mem_abandon(m->x->mem); /* nobody has used it */
+        free_parts(m->x);
+    }
+    free(m->cards);
+    if (!m->message || m->cancel(m->message)) /* else something may still come for it */
+        free(m);
+    return x;
+}
+
+bool wr_exec_is_quiet(const struct wr_exec *x)
+{
+    return !x->running && !x->puts_running;
 }
 
 void wr_exec_forget(struct wr_exec *x)

@@ -13,8 +13,12 @@
  * weir_mem_alloc() is the fastest form: ranks of a node then work directly on each other's buffers.
  *
  * All ranks use the same form of a call. When ranks call different collectives, or different forms of one, all of them get
- * ::WEIR_ERR_MISMATCH, which names who called what; the communicator cannot be used after that. The first call of a kind
- * (operation, type, count) sets up its plan and waits for the other ranks, also in the started form.
+ * ::WEIR_ERR_MISMATCH, which names who called what; the communicator cannot be used after that.
+ *
+ * The first call of a kind (operation, type, count) sets up its plan together with the other ranks. weir_X() and weir_X_init() wait
+ * for them. weir_iX() never does: it returns at once, and the set-up goes on whenever weir makes progress (in weir_test(), in any
+ * call that waits, in the progress thread); what goes wrong in it is told by the request. So started calls of different
+ * communicators may be made in different orders at different ranks.
  *
  * Results do not depend on timing: the same call on the same ranks and nodes gives the same bits.
  */

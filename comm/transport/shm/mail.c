@@ -317,9 +317,7 @@ weir_status wr_mail_take(struct wr_mailbox *box, const struct wr_mail_address *f
             return wr_error_set(err, WEIR_ERR_TIMEOUT, "see whether that rank hangs or computes",
                                 "rank %d did not hand over shared memory in time", sender);
         struct pollfd p = {.fd = box->listener, .events = POLLIN};
-        int ms = wr_deadline_poll_ms(deadline), most = wr_list_empty(&box->callers) && !box->idle ? 50 : 1;
-        if (box->idle)
-            box->idle(box->idle_arg);
+        int ms = wr_deadline_poll_ms(deadline), most = wr_list_empty(&box->callers) ? 50 : 1;
         if (poll(&p, 1, ms < 0 || ms > most ? most : ms) == 0)
             gone = !wr_mail_alive(from); /* a last look follows: it may have sent and left */
     }

@@ -41,8 +41,6 @@ struct wr_mailbox {
     struct wr_list arrived;   /* letters that nobody has asked for yet, oldest first */
     struct wr_list callers;   /* connections whose letter has not come yet */
     struct wr_list ties;      /* connections that are held open so that their end is seen */
-    void (*idle)(void *arg);  /* called while wr_mail_take() waits; may be NULL */
-    void *idle_arg;
 };
 
 /* Makes the sockets under a random name. WEIR_ERR_UNSUPPORTED where there are no abstract sockets. */

@@ -30,6 +30,12 @@ struct wr_shm_segment {
     uint64_t id, total, page;
     bool shared;
     int n;
+    struct wr_shm_making { /* until wr_shm_segment_end() */
+        int n, me, first; /* ranks; which one this is; the one that makes it */
+        uint64_t tag;
+        bool small; /* no huge pages are wanted */
+        int fd;
+    } making;
     uint64_t *offset, *bytes; /* of the parts */
     uint64_t *touched;        /* a bit for each HUGE bytes: page table entries were made */
 };
@@ -58,6 +64,8 @@ static uint64_t lay_out(struct wr_shm_segment *seg)
 static void destroy(struct wr_shm_segment *seg)
 {
     wr_shm_unmap(seg->mapping);
+    if (seg->making.fd >= 0)
+        close(seg->making.fd);
     free(seg->offset);
     free(seg->bytes);
     free(seg->touched);
@@ -70,6 +78,7 @@ static struct wr_shm_segment *new_segment(int n, const uint64_t *bytes, unsigned
     if (!seg)
         goto no_memory;
     wr_list_init(&seg->link);
+    seg->making.fd = -1;
     seg->n = flags & WR_SHM_SEGMENT_SHARED ? 1 : n;
     seg->shared = seg->n != n || (flags & WR_SHM_SEGMENT_SHARED);
     seg->offset = calloc((size_t)seg->n, sizeof *seg->offset);
@@ -132,13 +141,6 @@ static weir_status make(struct wr_shm_segment *seg, bool huge, int *fd_out, weir
     return WEIR_OK;
 }
 
-struct group {
-    const int *ranks;
-    int n, me;
-    uint64_t tag;
-    bool huge;
-};
-
 static uint64_t mix(uint64_t hash, uint64_t value)
 {
     hash = (hash ^ value) * UINT64_C(0x9e3779b97f4a7c15);
@@ -160,9 +162,9 @@ static uint64_t memory_available(void)
 }
 
 static weir_status read_group(struct wr_shm *s, const int *ranks, int n, const uint64_t *bytes, unsigned flags,
-                              uint64_t label, struct group *g, weir_error *err)
+                              uint64_t label, struct wr_shm_making *g, weir_error *err)
 {
-    *g = (struct group){.ranks = ranks, .n = n, .me = -1, .tag = mix(mix(flags, (uint64_t)n), label)};
+    *g = (struct wr_shm_making){.n = n, .me = -1, .first = ranks[0], .tag = mix(mix(flags, (uint64_t)n), label), .fd = -1};
     for (int i = 0; i < n; i++) {
         if (!wr_shm_peer_of(s, ranks[i]))
             return wr_error_set(err, WEIR_ERR_INVALID, NULL, "rank %d does not share memory with this one", ranks[i]);
@@ -184,16 +186,16 @@ static weir_status read_group(struct wr_shm *s, const int *ranks, int n, const u
 }
 
 /* The group's first rank makes it and hands it to the others, its failure too. */
-static weir_status lead(struct wr_shm *s, struct wr_shm_segment *seg, const struct group *g, int *fd, weir_error *err)
+static weir_status lead(struct wr_shm *s, struct wr_shm_segment *seg, const int *ranks, bool huge, weir_error *err)
 {
     weir_error other;
-    weir_status made = make(seg, g->huge, fd, err), status = made;
+    weir_status made = make(seg, huge, &seg->making.fd, err), status = made;
     seg->leader = s->base.params.rank;
     seg->id = s->next_segment++;
-    for (int i = 1; i < g->n; i++) {
-        struct wr_shm_peer *p = wr_shm_peer_of(s, g->ranks[i]);
-        weir_status sent = wr_shm_hand_over(s, (int)(p - s->peers), WR_LETTER_SEGMENT, g->tag,
-                                            seg->id << 1 | (seg->page == HUGE), *fd, seg->mapping, made,
+    for (int i = 1; i < seg->making.n; i++) {
+        struct wr_shm_peer *p = wr_shm_peer_of(s, ranks[i]);
+        weir_status sent = wr_shm_hand_over(s, (int)(p - s->peers), WR_LETTER_SEGMENT, seg->making.tag,
+                                            seg->id << 1 | (seg->page == HUGE), seg->making.fd, seg->mapping, made,
                                             status == WEIR_OK ? err : &other);
         if (status == WEIR_OK)
             status = sent;
@@ -201,19 +203,20 @@ static weir_status lead(struct wr_shm *s, struct wr_shm_segment *seg, const stru
     return status;
 }
 
-static weir_status follow(struct wr_shm *s, struct wr_shm_segment *seg, const struct group *g, int *fd, weir_error *err)
+static weir_status follow(struct wr_shm *s, struct wr_shm_segment *seg, weir_error *err)
 {
     uint64_t value = 0;
-    struct wr_shm_peer *leader = wr_shm_peer_of(s, g->ranks[0]);
-    weir_status status = wr_shm_take_over(s, (int)(leader - s->peers), WR_LETTER_SEGMENT, g->tag, &value, fd, &seg->mapping, err);
+    struct wr_shm_peer *leader = wr_shm_peer_of(s, seg->making.first);
+    weir_status status = wr_shm_take_over(s, (int)(leader - s->peers), WR_LETTER_SEGMENT, seg->making.tag, &value,
+                                          &seg->making.fd, &seg->mapping, err);
     if (status != WEIR_OK)
         return status;
-    seg->leader = g->ranks[0];
+    seg->leader = seg->making.first;
     seg->id = value >> 1;
     seg->page = value & 1 ? HUGE : PAGE;
     if (seg->mapping)
         return WEIR_OK;
-    return wr_shm_map(*fd, seg->total, seg->total >= HUGE ? HUGE : PAGE, &seg->mapping, err);
+    return wr_shm_map(seg->making.fd, seg->total, seg->total >= HUGE ? HUGE : PAGE, &seg->mapping, err);
 }
 
 static void mark_touched(struct wr_shm_segment *seg, uint64_t offset, uint64_t len)
@@ -223,9 +226,9 @@ static void mark_touched(struct wr_shm_segment *seg, uint64_t offset, uint64_t l
 }
 
 /* Gets the memory of this rank's part (its share of a shared one), near its cores. */
-static weir_status settle(struct wr_shm *s, struct wr_shm_segment *seg, const struct group *g, bool transparent, int fd,
-                          weir_error *err)
+static weir_status settle(struct wr_shm *s, struct wr_shm_segment *seg, weir_error *err)
 {
+    const struct wr_shm_making *g = &seg->making;
     uint64_t offset = seg->offset[seg->shared ? 0 : g->me], len = seg->bytes[seg->shared ? 0 : g->me];
     if (seg->shared) {
         uint64_t share = round_up(len / (uint64_t)g->n + 1, seg->total >= HUGE ? HUGE : PAGE);
@@ -240,53 +243,69 @@ static weir_status settle(struct wr_shm *s, struct wr_shm_segment *seg, const st
                             "%llu bytes of shared memory are more than this machine has left", (unsigned long long)len);
     char *base = seg->mapping->base + offset;
     int numa = s->base.params.numa;
-    if (transparent && seg->page == PAGE && len >= HUGE && !madvise(base, len, MADV_HUGEPAGE))
+    if (!g->small && seg->page == PAGE && len >= HUGE && have_transparent() && !madvise(base, len, MADV_HUGEPAGE))
         seg->page = HUGE;
     if (numa >= 0 && numa < 1024) { /* a wish: where it cannot be had, memory still comes from somewhere */
         unsigned long mask[1024 / (8 * sizeof(unsigned long))] = {0};
         mask[(size_t)numa / (8 * sizeof mask[0])] = 1ul << ((size_t)numa % (8 * sizeof mask[0]));
         syscall(SYS_mbind, base, round_up(len, PAGE), PREFERRED, mask, 1024ul, 0ul);
     }
-    weir_status status = wr_shm_populate(fd, base, offset, len, err);
+    weir_status status = wr_shm_populate(g->fd, base, offset, len, err);
     if (status == WEIR_OK && !seg->shared)
         mark_touched(seg, offset, len);
     return status;
 }
 
-void wr_shm_set_idle(struct wr_transport *t, void (*idle)(void *arg), void *arg)
+weir_status wr_shm_segment_begin(struct wr_transport *t, const int *ranks, int n, const uint64_t *bytes, unsigned flags,
+                                 uint64_t label, struct wr_shm_segment **segment, weir_error *err)
 {
     struct wr_shm *s = wr_shm_of(t);
-    s->mail.idle = idle;
-    s->mail.idle_arg = arg;
-}
-
-weir_status wr_shm_segment_create(struct wr_transport *t, const int *ranks, int n, const uint64_t *bytes, unsigned flags,
-                                  uint64_t label, struct wr_shm_segment **segment, weir_error *err)
-{
-    struct wr_shm *s = wr_shm_of(t);
-    struct group g;
+    struct wr_shm_making making;
     uint64_t least;
-    int fd = -1;
-    weir_status status = read_group(s, ranks, n, bytes, flags, label, &g, err);
+    weir_status status = read_group(s, ranks, n, bytes, flags, label, &making, err);
     if (status != WEIR_OK)
         return status;
     struct wr_shm_segment *seg = new_segment(n, bytes, flags, &least, err);
     if (!seg)
         return WEIR_ERR_NO_MEMORY;
-    bool small = (flags & WR_SHM_SEGMENT_SMALL_PAGES) || (t->params.config && t->params.config->huge_pages == 1);
-    g.huge = !small && least >= HUGE && least != UINT64_MAX;
-    status = g.me ? follow(s, seg, &g, &fd, err) : lead(s, seg, &g, &fd, err);
+    making.small = (flags & WR_SHM_SEGMENT_SMALL_PAGES) || (t->params.config && t->params.config->huge_pages == 1);
+    seg->making = making;
+    if (making.me == 0)
+        status = lead(s, seg, ranks, !making.small && least >= HUGE && least != UINT64_MAX, err);
+    if (status != WEIR_OK)
+        destroy(seg);
+    else
+        *segment = seg;
+    return status;
+}
+
+weir_status wr_shm_segment_end(struct wr_transport *t, struct wr_shm_segment *seg, weir_error *err)
+{
+    struct wr_shm *s = wr_shm_of(t);
+    weir_status status = seg->making.me ? follow(s, seg, err) : WEIR_OK;
     if (status == WEIR_OK)
-        status = settle(s, seg, &g, !small && have_transparent(), fd, err);
-    if (fd >= 0)
-        close(fd);
+        status = settle(s, seg, err);
     if (status != WEIR_OK) {
         destroy(seg);
         return status;
     }
+    if (seg->making.fd >= 0)
+        close(seg->making.fd);
+    seg->making.fd = -1;
     wr_list_push_back(&s->segments, &seg->link);
-    *segment = seg;
     return WEIR_OK;
+}
+
+weir_status wr_shm_segment_create(struct wr_transport *t, const int *ranks, int n, const uint64_t *bytes, unsigned flags,
+                                  uint64_t label, struct wr_shm_segment **segment, weir_error *err)
+{
+    struct wr_shm_segment *seg;
+    weir_status status = wr_shm_segment_begin(t, ranks, n, bytes, flags, label, &seg, err);
+    if (status == WEIR_OK)
+        status = wr_shm_segment_end(t, seg, err);
+    if (status == WEIR_OK)
+        *segment = seg;
+    return status;
 }
 
 void *wr_shm_segment_base(const struct wr_shm_segment *seg, int index)

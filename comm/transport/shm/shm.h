@@ -30,11 +30,13 @@ weir_status wr_shm_segment_create(struct wr_transport *t, const int *ranks, int 
                                   uint64_t label, struct wr_shm_segment **segment, weir_error *err);
 
 /*
- * While wr_shm_segment_create() waits for another rank, it calls idle(arg): the other may be waiting for something that this
- * rank has accepted and not sent yet, or for another thread of it, so idle() progresses all transports, and may give up the
- * lock meanwhile.
+ * The same in two calls, of which none waits: when wr_shm_segment_end() is called, wr_shm_segment_begin() must have returned
+ * WEIR_OK at the first of the ranks. Between the two, and after the second, wr_shm_segment_free() frees it; the one that fails
+ * has freed it.
  */
-void wr_shm_set_idle(struct wr_transport *t, void (*idle)(void *arg), void *arg);
+weir_status wr_shm_segment_begin(struct wr_transport *t, const int *ranks, int n, const uint64_t *bytes, unsigned flags,
+                                 uint64_t label, struct wr_shm_segment **segment, weir_error *err);
+weir_status wr_shm_segment_end(struct wr_transport *t, struct wr_shm_segment *segment, weir_error *err);
 
 /* Wakes a rank of this node (a world rank) that sleeps, after something was written for it to shared memory. Cheap when it does
  * not sleep. */
