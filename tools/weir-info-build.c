@@ -74,7 +74,8 @@ void info_build_facts(void (*visit)(void *arg, const char *name, const char *tex
 #else
     visit(arg, "PMI-2", "not built in");
 #endif
-    visit(arg, "jansson", found(WEIR_BUILD_JANSSON, "not built in: no JSON output"));
+    visit(arg, "jansson", found(WEIR_BUILD_JANSSON, "not built in: no JSON output, no checkpoints"));
+    visit(arg, "xxhash", found(WEIR_BUILD_XXHASH, "not built in: no checkpoints"));
     visit(arg, "OpenBLAS", found(WEIR_BUILD_OPENBLAS, "not found: no Muon update rule, no example trainer"));
 }
 

@@ -21,6 +21,7 @@
 #include <weir/plan.h>
 #include <weir/coll_op.h>
 #include <weir/coll_v.h>
+#include <weir/ckpt.h>
 #include <weir/rule.h>
 #include <weir/schedule.h>
 #include <weir/vector.h>

@@ -49,13 +49,14 @@ says() {
 }
 
 # Everything that can be left out, left out at once.
-run least --without-ucx --without-pmix --without-pmi2 --without-openblas --without-jansson --without-cmocka \
+run least --without-ucx --without-pmix --without-pmi2 --without-openblas --without-jansson --without-xxhash --without-cmocka \
     --without-openmpi --without-mpich || { complain "configure fails without the optional parts"; tail -n 5 "$tmp/least.out"; }
 says least '^  UCX +no +no UCX transport'
 says least '^  PMIx +no +no srun --mpi=pmix'
 says least '^  PMI-2 +no +no PMI-2 library'
 says least '^  OpenBLAS +no +no Muon'
 says least '^  jansson +no +no JSON'
+says least '^  xxhash +no +no checkpoints'
 says least '^  cmocka +no +make check'
 says least '^  Open MPI +no +no '
 says least '^  MPICH +no +no '
