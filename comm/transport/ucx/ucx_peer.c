@@ -223,11 +223,25 @@ void wr_ucx_peer_fail(struct ucx_peer *p, const char *reason)
         u->base.params.on_peer_lost(u->base.params.arg, p->rank, reason);
 }
 
-/* Waits until no request is in flight, at most `ns`. */
+/* Whether a peer that has an endpoint here is still to say goodbye. */
+static bool expects_bye(const struct ucx *u)
+{
+    const struct ucx_peer *p;
+    wr_list_for_each(p, &u->connected, link)
+        if (!p->failed && !p->departed)
+            return true;
+    return false;
+}
+
+/*
+ * Waits until no request is in flight and the peers have said goodbye too, at most `ns`: where all close at once, as they
+ * do at the end of a job, nobody's connection is then still being made to a rank that does not listen any more, at which
+ * UCX's tcp ends the process (seen with 1.13).
+ */
 static void drain(struct ucx *u, int64_t ns)
 {
     int64_t deadline = wr_deadline(ns);
-    while (u->nfree < UCX_REQUESTS && !wr_deadline_passed(deadline))
+    while ((u->nfree < UCX_REQUESTS || expects_bye(u)) && !wr_deadline_passed(deadline))
         if (!ucp_worker_progress(u->worker) && wr_list_empty(&u->finished))
             wr_cpu_relax();
         else
