@@ -48,14 +48,14 @@ struct wr_exec *wr_exec_made(struct wr_exec_making *m, bool ok);
 
 /*
  * Other numbers for a plan whose spec is local: builds this rank's program for `spec`, which differs from the one that it was
- * made for in its numbers only. The program that it was made for signals and waits in all the slots that any may use. Not
- * collective; must not be running.
+ * made for in its numbers only. The program that it was made for signals and waits in all the slots that any may use. Where
+ * peers work in each other's buffers wr_exec_rebind() must follow. Not collective; must not be running.
  */
 weir_status wr_exec_reshape(struct wr_exec *x, const struct wr_plan_spec *spec, weir_error *err);
 
 /*
- * Other buffers of the same kind, by rank, for the next execution: of an object for one node. The handles are this rank's own;
- * they are not looked at where the buffers are not mapped.
+ * Other buffers of the same kind, by rank, for the next execution: what ranks of this node do in each other's. The handles are
+ * this rank's own; they are not looked at where the buffers are not mapped.
  */
 void wr_exec_rebind(struct wr_exec *x, struct weir_mem *in_mem, struct weir_mem *out_mem, const struct wr_exec_where *where);
 

@@ -128,9 +128,11 @@ static struct exec_place resolve_place(struct wr_exec *x, const struct wr_ref *r
         return p; /* the target of a put: an offset, not an address */
     if (ref->buffer == WR_BUF_SCRATCH)
         p.base = memory_of(x, ref->rank) + control_bytes(x, ref->rank);
-    else if (ref->rank != me && ref->buffer == WR_BUF_IN)
+    else if (!cards || ref->rank == me)
+        return p;
+    else if (ref->buffer == WR_BUF_IN)
         p.base = (char *)wr_mem_member_address(x->params.in_mem, x->params.comm, ref->rank) + cards[ref->rank].in_offset;
-    else if (ref->rank != me)
+    else
         p.base = (char *)wr_mem_member_address(x->params.out_mem, x->params.comm, ref->rank) + cards[ref->rank].out_offset;
     return p;
 }
@@ -139,7 +141,7 @@ void wr_exec_rebind(struct wr_exec *x, struct weir_mem *in_mem, struct weir_mem 
 {
     for (uint32_t i = 0; i < x->program.nrefs; i++) {
         const struct wr_ref *ref = &x->program.refs[i];
-        if (ref->rank == x->params.comm->rank || ref->buffer == WR_BUF_SCRATCH)
+        if (ref->rank == x->params.comm->rank || ref->buffer == WR_BUF_SCRATCH || !is_here(x, ref->rank))
             continue;
         bool in = ref->buffer == WR_BUF_IN;
         const struct wr_exec_where *w = &where[ref->rank];

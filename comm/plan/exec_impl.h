@@ -89,7 +89,7 @@ struct wr_exec {
 /* The completion of a put or of a signal between nodes. */
 void wr_exec_put_done(struct wr_op *op, weir_status status);
 
-/* exec_create.c: makes steps and places from the program; `cards` is NULL when no buffers of peers are mapped. */
+/* exec_create.c: makes steps and places from the program; without `cards` places in buffers of peers are still to be bound. */
 struct wr_exec_card {
     uint64_t in_offset, out_offset;
     uint32_t slots;

@@ -5,15 +5,16 @@
 #include "base/error.h"
 #include "comm/plan/exec_impl.h"
 
-/* What each counter is waited for in this program. */
+/* What each counter is waited for in this program, by the waits for earlier executions too: their steps have no value of their
+ * own any more. */
 static void count_waits(struct wr_exec *x)
 {
     for (uint32_t i = 0; i < x->ncounters; i++)
         x->counters[i].most = 0;
     for (uint32_t i = 0; i < x->program.nsteps; i++) {
-        const struct exec_step *s = &x->steps[i];
-        if (s->op == WR_STEP_WAIT)
-            s->counter->most = WR_MAX(s->counter->most, s->value);
+        struct exec_counter *counter = x->steps[i].counter;
+        if (x->program.steps[i].op == WR_STEP_WAIT)
+            counter->most = WR_MAX(counter->most, x->program.steps[i].value);
     }
 }
 

@@ -8,67 +8,8 @@
  */
 #include "tests/unit/unit.h"
 
+#include "tests/unit/plan_mutate.h"
 #include "tests/unit/plan_run.h"
-
-/* ---- mutations ---- */
-
-enum mutation { DROP, OFFSET, OTHER_OFFSET, PEER, SLOT, VALUE, SWAP, SHORTER, MUTATIONS };
-
-/* The copy of a program without step `drop` (UINT32_MAX: with all). */
-static void copy_program(struct wr_program *to, const struct wr_program *from, uint32_t drop)
-{
-    wr_program_init(to, from->rank);
-    for (uint32_t lane = 0; lane < from->nlanes; lane++) {
-        wr_program_lane(to);
-        for (uint32_t i = from->lane[lane]; i < from->lane[lane + 1]; i++)
-            if (i != drop)
-                wr_program_step(to, &from->steps[i], from->refs + from->steps[i].first_ref);
-    }
-    to->scratch = from->scratch;
-    to->nslots = from->nslots;
-}
-
-/* Changes a step in place; false when this mutation says nothing about it. */
-static bool mutate(struct wr_program *p, uint32_t i, enum mutation how, int nranks)
-{
-    struct wr_step *s = &p->steps[i];
-    struct wr_ref *refs = p->refs + s->first_ref;
-    bool moves = s->op <= WR_STEP_PUT;
-    switch (how) {
-    case OFFSET:
-        if (moves)
-            refs[0].offset++;
-        return moves;
-    case OTHER_OFFSET:
-        if (moves)
-            refs[1].offset += refs[1].offset ? (uint64_t)-1 : 1;
-        return moves;
-    case PEER:
-        s->peer = (s->peer + 1) % nranks;
-        return s->op == WR_STEP_SIGNAL || s->op == WR_STEP_WAIT;
-    case SLOT:
-        s->slot++;
-        return s->op == WR_STEP_SIGNAL || s->op == WR_STEP_WAIT || s->flags & WR_STEP_SIGNALS;
-    case VALUE:
-        s->value--;
-        return s->op == WR_STEP_WAIT && s->value > 0;
-    case SWAP: {
-        if (!moves)
-            return false;
-        struct wr_ref t = refs[0];
-        refs[0] = refs[1];
-        refs[1] = t;
-        return memcmp(&refs[0], &refs[1], sizeof t) != 0;
-    }
-    case SHORTER:
-        s->len--;
-        return moves && s->len > 0;
-    case DROP:
-    case MUTATIONS:
-        break;
-    }
-    return false;
-}
 
 struct tally {
     unsigned tried, caught, equivalent, failed; /* failed: in execution */
@@ -84,13 +25,13 @@ static bool fails_in_execution(const struct wr_plan_spec *s, const struct wr_pro
 }
 
 static void try_mutant(const struct wr_plan_spec *s, const char *name, struct wr_program *programs, int rank,
-                       uint32_t step, enum mutation how, struct tally *t)
+                       uint32_t step, enum plan_mutation how, struct tally *t)
 {
     struct wr_program whole = programs[rank];
     weir_error err;
     char words[256];
-    copy_program(&programs[rank], &whole, how == DROP ? step : UINT32_MAX);
-    if (how == DROP || mutate(&programs[rank], step, how, s->topo->nranks)) {
+    plan_copy(&programs[rank], &whole, how == PLAN_DROP ? step : UINT32_MAX);
+    if (how == PLAN_DROP || plan_mutate(&programs[rank], step, how, s->topo->nranks)) {
         t->tried++;
         if (wr_verify_programs(s, programs, NULL, &err) != WEIR_OK) {
             assert_true(err.message[0]);
@@ -119,8 +60,8 @@ static void mutate_all(const struct wr_plan_spec *s, const struct wr_algorithm *
             fail_msg("%s:%s gives wrong numbers", wr_collective_name(s->coll), a->name);
     for (int rank = 0; rank < s->topo->nranks; rank++)
         for (uint32_t i = 0; i < programs[rank].nsteps; i++)
-            for (int how = 0; how < MUTATIONS; how++)
-                try_mutant(s, a->name, programs, rank, i, (enum mutation)how, t);
+            for (int how = 0; how < PLAN_MUTATIONS; how++)
+                try_mutant(s, a->name, programs, rank, i, (enum plan_mutation)how, t);
     wr_programs_free(programs, s->topo->nranks);
 }
 
