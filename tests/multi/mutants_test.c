@@ -20,7 +20,7 @@
 #include "base/clock.h"
 #include "base/error.h"
 #include "comm/coll/coll.h"
-#include "comm/mem/exchange.h"
+#include "comm/mem/steps.h"
 #include "comm/plan/exec_impl.h"
 #include "tests/unit/plan_mutate.h"
 #include "tests/unit/plan_run.h"
@@ -118,8 +118,12 @@ static void make_exec(struct plan *p)
                                     .in_offset = in_begins(p, rank)};
     build_wide(p->programs, &wide);
     next_build = &wide;
-    weir_status status = wr_exec_create(&params, &p->exec, &err);
-    CHECK(!status, "wr_exec_create: %s", err.message);
+    struct wr_exec_making *making = NULL;
+    weir_status status = wr_exec_make(&params, &making, &err);
+    if (!status)
+        status = wr_steps_run(wr_exec_making_steps(making), &err);
+    CHECK(!status, "wr_exec_make: %s", err.message);
+    p->exec = wr_exec_made(making, true);
     wr_program_free(&wide);
 }
 
@@ -128,14 +132,13 @@ static void end_exec(struct plan *p)
 {
     weir_error err;
     wr_exec_break(p->exec, WEIR_ERR_CANCELED);
-    while (p->exec->puts_running)
+    while (!wr_exec_is_quiet(p->exec))
         wr_engine_progress(comm->engine);
     weir_status status = wr_mem_flush(p->exec->mem, -1, &err);
     if (!status)
         status = wr_exchange_barrier(comm, &err);
-    if (!status)
-        status = wr_exec_destroy(p->exec, &err);
     CHECK(!status, "the end of a plan: %s", err.message);
+    wr_exec_abandon(p->exec);
 }
 
 /* ---- an execution ---- */
