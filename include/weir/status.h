@@ -37,7 +37,8 @@ extern "C" {
     X(WEIR_ERR_STALE, -16, "a key or handle is no longer valid")                                             \
     X(WEIR_ERR_CANCELED, -17, "the operation was canceled")                                                  \
     X(WEIR_ERR_BUSY, -18, "resource is busy, try again")                                                     \
-    X(WEIR_ERR_INTERNAL, -19, "internal error (a defect in weir)")
+    X(WEIR_ERR_INTERNAL, -19, "internal error (a defect in weir)")                                           \
+    X(WEIR_ERR_NOT_FINITE, -20, "a gradient is not finite")
 
 /** Status codes. Zero is success, negative values are errors, ::WEIR_IN_PROGRESS is neither. */
 typedef enum weir_status {

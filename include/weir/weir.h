@@ -25,5 +25,6 @@
 #include <weir/rule.h>
 #include <weir/schedule.h>
 #include <weir/vector.h>
+#include <weir/zero.h>
 
 #endif

@@ -1,0 +1,483 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/**
+ * @file
+ * The ZeRO engine: trains a model whose optimizer states, gradients and parameters are divided among the ranks of a communicator.
+ *
+ * A model is a list of *units* (usually layers), each a list of parameter tensors. The engine holds their memory. Before and after it
+ * computes with a unit the program calls a hook; between the hooks the unit's parameters, and in the backward pass its gradients, are
+ * where weir_zero_param() and weir_zero_grad() say. One step of training is
+ *
+ * @code
+ * for (m = 0; m < accumulate; m++) {
+ *     weir_zero_begin(zero, WEIR_ZERO_TRAIN);
+ *     for (u = 0; u < nunits; u++) {
+ *         weir_zero_before_forward(zero, u);   // now weir_zero_param(zero, u, t) is valid
+ *         ... forward of unit u ...
+ *         weir_zero_after_forward(zero, u);
+ *     }
+ *     for (u = nunits; u-- > 0;) {
+ *         weir_zero_before_backward(zero, u);  // and weir_zero_grad(zero, u, t)
+ *         ... backward of unit u: gradients are ADDED to weir_zero_grad() ...
+ *         weir_zero_after_backward(zero, u);
+ *     }
+ *     weir_zero_end(zero);
+ * }
+ * weir_zero_step(zero, NULL, &report);
+ * @endcode
+ *
+ * The program is the same for every stage and any number of ranks, and so are, up to rounding, the results:
+ *
+ * | stage | divided among the ranks | traffic of a step, bytes sent a parameter |
+ * | 0 | nothing | 2 d X |
+ * | 1 | optimizer states and fp32 masters | (d + w) X |
+ * | 2 | and gradients | (d + w) X, or (M d + w) X with ::WEIR_ZERO_REDUCE_EVERY |
+ * | 3 | and parameters | M (2 w + d) X |
+ *
+ * with X = (N - 1) / N, w and d the bytes of a parameter and of a gradient on the wire and M micro-batches. See Rajbhandari et al.,
+ * "ZeRO: Memory optimizations toward training trillion parameter models", 2020; Zhao et al., "PyTorch FSDP", 2023.
+ *
+ * The gradient of a step is the mean over the ranks of the sums that were added to weir_zero_grad(), divided by the number of
+ * training passes (see ::weir_zero_step_options for tokens). A rank that did not compute a unit contributes zero to it. Ranks
+ * may use units in different orders, several times, or not at all: the engine never waits for what another rank may leave out
+ * before the end of the step, where all ranks meet.
+ *
+ * Calls return a status; the sentence that belongs to it is weir_zero_error(). After an error of communication an engine only repeats
+ * that error, and is to be freed.
+ *
+ * Thread safety: one thread at a time on an engine, unless a call says otherwise.
+ */
+#ifndef WEIR_ZERO_H
+#define WEIR_ZERO_H
+
+#include <stddef.h>
+#include <stdint.h>
+
+#include <weir/comm.h>
+#include <weir/rule.h>
+#include <weir/schedule.h>
+#include <weir/type.h>
+
+#ifdef __cplusplus
+extern "C" {
+#endif
+
+/** An engine, opaque. */
+typedef struct weir_zero weir_zero;
+
+/** @name The model */
+/** @{ */
+
+/** Most dimensions of a tensor. */
+#define WEIR_ZERO_DIMS 8
+
+/** No weight decay for this tensor, whatever its group says. */
+#define WEIR_ZERO_NO_DECAY ((uint64_t)1)
+/** Never updated: no gradient, no master, no states. The same as a frozen group. */
+#define WEIR_ZERO_FROZEN ((uint64_t)2)
+/** Left out of the gradient's norm: another rank of weir_zero_options::norm_comm has the same tensor and counts it. */
+#define WEIR_ZERO_NORM_ELSEWHERE ((uint64_t)4)
+
+/** How a tensor begins: X(name, value, text). */
+#define WEIR_ZERO_INIT_TABLE(X)                                                                                        \
+    X(WEIR_ZERO_INIT_CONSTANT, 0, "constant")                                                                          \
+    X(WEIR_ZERO_INIT_NORMAL, 1, "normal")                                                                              \
+    X(WEIR_ZERO_INIT_UNIFORM, 2, "uniform")                                                                            \
+    X(WEIR_ZERO_INIT_CALLBACK, 3, "callback")
+
+/**
+ * How a tensor begins: init_a everywhere; normal with mean init_a and standard deviation init_b; uniform in [init_a, init_b); or as
+ * a callback says. Random numbers are those of a counter (Philox 4x32-10, Salmon et al., "Parallel random numbers: as easy as
+ * 1, 2, 3", 2011): element i of a tensor has a value of its own, whoever makes it, and no rank makes more than its shard.
+ */
+typedef enum weir_zero_init {
+#define WEIR_ZERO_INIT_ENUM(name, value, text) name = value,
+    WEIR_ZERO_INIT_TABLE(WEIR_ZERO_INIT_ENUM)
+#undef WEIR_ZERO_INIT_ENUM
+} weir_zero_init;
+
+/** Gives elements first .. first + n - 1 of a tensor (row by row) in fp32. Called for the elements that this rank needs, in any order. */
+typedef void (*weir_zero_init_fn)(void *user, uint64_t unit, uint64_t tensor, uint64_t first, uint64_t n, float *values);
+
+/** A parameter tensor. */
+typedef struct weir_zero_tensor {
+    size_t size;                    /**< set by ::WEIR_ZERO_TENSOR_INIT */
+    const char *name;               /**< unique in its unit; copied */
+    uint64_t ndim;                  /**< 0 .. ::WEIR_ZERO_DIMS */
+    uint64_t shape[WEIR_ZERO_DIMS]; /**< sizes, the slowest first; none may be 0 */
+    uint64_t flags;                 /**< WEIR_ZERO_NO_DECAY, ... */
+    uint64_t group;                 /**< which of weir_zero_options::groups */
+    int64_t tied_unit;              /**< this tensor is one of another unit (or an earlier one of this unit); -1: no */
+    int64_t tied_tensor;            /**< and which; it has the same number of elements and is not itself tied */
+    uint64_t init;                  /**< a ::weir_zero_init; not looked at when tied */
+    double init_a, init_b;          /**< its numbers */
+    weir_zero_init_fn init_fn;      /**< ::WEIR_ZERO_INIT_CALLBACK: called during weir_zero_create() only */
+    void *init_user;                /**< handed to it */
+} weir_zero_tensor;
+
+/** A tensor of zeros, in group 0, tied to none; name and shape are to be set. */
+#define WEIR_ZERO_TENSOR_INIT                                                                                          \
+    {                                                                                                                  \
+        sizeof(weir_zero_tensor), NULL, 0, {0}, 0, 0, -1, -1, WEIR_ZERO_INIT_CONSTANT, 0.0, 0.0, NULL, NULL           \
+    }
+
+/** A unit. In an array of units or tensors each entry has the `size` of the first. */
+typedef struct weir_zero_unit {
+    size_t size;                     /**< set by ::WEIR_ZERO_UNIT_INIT */
+    const char *name;                /**< unique; copied */
+    const weir_zero_tensor *tensors; /**< copied */
+    uint64_t ntensors;               /**< may be 0 */
+} weir_zero_unit;
+
+/** A unit without tensors. */
+#define WEIR_ZERO_UNIT_INIT                                                                                            \
+    {                                                                                                                  \
+        sizeof(weir_zero_unit), NULL, NULL, 0                                                                          \
+    }
+
+/** @} */
+/** @name Options */
+/** @{ */
+
+/** How tensors are divided: X(name, value, text). */
+#define WEIR_ZERO_PARTITION_TABLE(X)                                                                                   \
+    X(WEIR_ZERO_FLAT, 0, "flat")                                                                                       \
+    X(WEIR_ZERO_WHOLE_TENSOR, 1, "whole-tensor")
+
+/**
+ * How tensors are divided: flat (each rank has an equal part of each unit, wherever tensors begin and end; tensors whose rule has
+ * access matrix are kept whole), or each tensor whole on one rank (the largest first, each to the rank that has least).
+ */
+typedef enum weir_zero_partition {
+#define WEIR_ZERO_PARTITION_ENUM(name, value, text) name = value,
+    WEIR_ZERO_PARTITION_TABLE(WEIR_ZERO_PARTITION_ENUM)
+#undef WEIR_ZERO_PARTITION_ENUM
+} weir_zero_partition;
+
+/** When gradients are reduced: X(name, value, text). */
+#define WEIR_ZERO_REDUCE_TABLE(X)                                                                                      \
+    X(WEIR_ZERO_REDUCE_AUTO, 0, "auto")                                                                                \
+    X(WEIR_ZERO_REDUCE_ONCE, 1, "once")                                                                                \
+    X(WEIR_ZERO_REDUCE_EVERY, 2, "every")
+
+/**
+ * When gradients are reduced: in the last training pass of a step (which keeps the gradients of the whole model on each rank), or
+ * in every pass (which keeps a shard of them in fp32, and those of the units at work). auto: once with stages 0 and 1, every with 2
+ * and 3. every is not for stage 0.
+ */
+typedef enum weir_zero_reduce {
+#define WEIR_ZERO_REDUCE_ENUM(name, value, text) name = value,
+    WEIR_ZERO_REDUCE_TABLE(WEIR_ZERO_REDUCE_ENUM)
+#undef WEIR_ZERO_REDUCE_ENUM
+} weir_zero_reduce;
+
+/** What becomes of a step whose gradient is not finite: X(name, value, text). */
+#define WEIR_ZERO_NONFINITE_TABLE(X)                                                                                   \
+    X(WEIR_ZERO_SKIP, 0, "skip")                                                                                       \
+    X(WEIR_ZERO_ERROR, 1, "error")
+
+/** What becomes of a step whose gradient is not finite on any rank: it is left out on all, or weir_zero_step() fails on all. */
+typedef enum weir_zero_nonfinite {
+#define WEIR_ZERO_NONFINITE_ENUM(name, value, text) name = value,
+    WEIR_ZERO_NONFINITE_TABLE(WEIR_ZERO_NONFINITE_ENUM)
+#undef WEIR_ZERO_NONFINITE_ENUM
+} weir_zero_nonfinite;
+
+/** How an engine is made; must agree on all ranks, but for pointers. */
+typedef struct weir_zero_options {
+    size_t size;              /**< set by ::WEIR_ZERO_OPTIONS_INIT */
+    uint64_t stage;           /**< 0 .. 3 */
+    uint64_t flags;           /**< 0 */
+    const weir_group *groups; /**< copied; rules and schedules must live as long as the engine */
+    uint64_t ngroups;         /**< 1 or more */
+    uint64_t param_type;      /**< WEIR_FP32, WEIR_BF16 or WEIR_FP16: of weir_zero_param(); with the others there are fp32 masters */
+    uint64_t grad_type;       /**< WEIR_FP32, WEIR_BF16 or WEIR_FP16: of weir_zero_grad() */
+    uint64_t reduce_type;     /**< of gradients on the wire: grad_type, or WEIR_BF16 or WEIR_FP16 when that is WEIR_FP32 */
+    uint64_t partition;       /**< a ::weir_zero_partition */
+    uint64_t reduce;          /**< a ::weir_zero_reduce */
+    uint64_t accumulate;      /**< training passes of a step, 1 or more */
+    uint64_t bucket_bytes;    /**< gradients that are reduced in one go; small units are put together, large ones divided */
+    uint64_t prefetch_bytes;  /**< stage 3: parameters that may be gathered ahead of their use; 0: none */
+    uint64_t max_live_bytes;  /**< stage 3: parameters that are gathered at once; more are when units at work need it */
+    uint64_t reuse_bytes;     /**< stage 3: a unit stays gathered when less than that is gathered before it is used again */
+    uint64_t persistent_bytes; /**< stage 3: units up to that size stay gathered until the step */
+    uint64_t shard_group;     /**< that many ranks in a row divide everything, and the groups are replicas; 0: all ranks */
+    double clip_norm;         /**< gradients whose norm is larger are scaled down to it; 0: never */
+    weir_comm *norm_comm;     /**< the norm's square is summed over it, too (pipeline or tensor axes); NULL: none */
+    double loss_scale;        /**< what the program multiplies its loss with, at first; gradients are divided by it */
+    uint64_t scale_window;    /**< the loss scale doubles after so many good steps and halves after a bad one; 0: it stays */
+    uint64_t nonfinite;       /**< a ::weir_zero_nonfinite */
+    uint64_t seed;            /**< of random initial values */
+} weir_zero_options;
+
+/** Stage 0 in fp32; groups are to be set. */
+#define WEIR_ZERO_OPTIONS_INIT                                                                                         \
+    {                                                                                                                  \
+        sizeof(weir_zero_options), 0, 0, NULL, 0, WEIR_FP32, WEIR_FP32, WEIR_FP32, WEIR_ZERO_FLAT, WEIR_ZERO_REDUCE_AUTO, \
+            1, (uint64_t)25 << 20, (uint64_t)64 << 20, (uint64_t)1 << 30, (uint64_t)0, (uint64_t)64 << 10, 0, 0.0,     \
+            NULL, 1.0, 0, WEIR_ZERO_SKIP, 0                                                                            \
+    }
+
+/** @} */
+/** @name Making and ending */
+/** @{ */
+
+/**
+ * Makes an engine and the model's initial values, shard by shard. Collective over comm.
+ *
+ * @param comm       a communicator; the engine makes its own of it, so that its traffic does not meet the program's
+ * @param options    settings; copied
+ * @param units      the model; copied
+ * @param nunits     number of units, 1 or more
+ * @param[out] zero  to be freed by weir_zero_free(); set on success only
+ * @param[out] error may be NULL
+ * @return ::WEIR_OK on all ranks, or an error on all: ::WEIR_ERR_INVALID with what is wrong; ::WEIR_ERR_MISMATCH when ranks gave
+ *         different models or options; ::WEIR_ERR_NO_MEMORY; ::WEIR_ERR_LIMIT; ::WEIR_ERR_CANCELED when another rank had an error;
+ *         ::WEIR_ERR_UNSUPPORTED; ::WEIR_ERR_PEER_LOST
+ *
+ * Thread safety: one collective call at a time for each communicator.
+ */
+weir_status weir_zero_create(weir_comm *comm, const weir_zero_options *options, const weir_zero_unit *units,
+                             uint64_t nunits, weir_zero **zero, weir_error *error);
+
+/** Frees an engine; NULL does nothing. Collective, unless a rank was lost. */
+void weir_zero_free(weir_zero *zero);
+
+/** The last call on this engine that failed; status ::WEIR_OK when none did. Owned by the engine. */
+const weir_error *weir_zero_error(const weir_zero *zero);
+
+/** The options that the engine works with; `options->size` must be set. Thread safety: safe. */
+void weir_zero_get_options(const weir_zero *zero, weir_zero_options *options);
+
+/** @} */
+/** @name Passes and hooks. None is collective, but those at the end of the last pass may wait for other ranks to come there. */
+/** @{ */
+
+/** What a pass is. The order of units is remembered for each of them. */
+typedef enum weir_zero_pass {
+    WEIR_ZERO_TRAIN = 0, /**< forward and backward of one micro-batch */
+    WEIR_ZERO_EVAL = 1,  /**< forward only */
+    WEIR_ZERO_NO_GRAD = 2 /**< forward only, for another purpose than evaluation */
+} weir_zero_pass;
+
+/**
+ * Begins a pass over the model. A pass of training is usually one micro-batch; a pipeline that mixes several of them makes
+ * one pass of all.
+ *
+ * @return ::WEIR_OK; ::WEIR_ERR_INVALID inside a pass, or for more training passes than weir_zero_options::accumulate since the
+ *         last step
+ */
+weir_status weir_zero_begin(weir_zero *zero, weir_zero_pass pass);
+
+/** Ends a pass: gradients of this pass are complete. @return ::WEIR_OK; ::WEIR_ERR_INVALID outside; errors of communication */
+weir_status weir_zero_end(weir_zero *zero);
+
+/**
+ * From its return on until weir_zero_after_forward() the parameters of a unit are there. Pairs may nest, and come in any order and
+ * number. @return ::WEIR_OK; ::WEIR_ERR_INVALID for a unit that does not exist or outside a pass; ::WEIR_ERR_NO_MEMORY; errors of
+ * communication
+ */
+weir_status weir_zero_before_forward(weir_zero *zero, uint64_t unit);
+
+/** The parameters are not needed for now, and were not changed. Otherwise as weir_zero_before_forward(). */
+weir_status weir_zero_after_forward(weir_zero *zero, uint64_t unit);
+
+/** As weir_zero_before_forward(); the gradients of the unit can be added to, too. In passes of training only. */
+weir_status weir_zero_before_backward(weir_zero *zero, uint64_t unit);
+
+/** The gradients of this use of the unit are complete, and begin to travel when it was the last one in this pass. */
+weir_status weir_zero_after_backward(weir_zero *zero, uint64_t unit);
+
+/**
+ * Where a tensor's parameters are, in weir_zero_options::param_type, row by row, aligned to 64 bytes. Valid between the hooks of
+ * its unit; NULL when it is not gathered or does not exist.
+ */
+void *weir_zero_param(weir_zero *zero, uint64_t unit, uint64_t tensor);
+
+/**
+ * Where gradients are to be added, in weir_zero_options::grad_type, aligned to 64 bytes. Valid between weir_zero_before_backward()
+ * and weir_zero_after_backward(); NULL outside, and for a frozen tensor. Elements are zero, or hold what this rank added before in
+ * this step.
+ */
+void *weir_zero_grad(weir_zero *zero, uint64_t unit, uint64_t tensor);
+
+/** @} */
+/** @name The step */
+/** @{ */
+
+/** What belongs to one step. */
+typedef struct weir_zero_step_options {
+    size_t size;     /**< set by ::WEIR_ZERO_STEP_INIT */
+    double lr;       /**< learning rate, times the group's lr_scale; negative: that of the group's schedule */
+    double weight;   /**< this rank's tokens (or samples) in this step, when gradients are sums over tokens: the sums of all ranks are
+                          divided by the tokens of all ranks. 0 on all ranks: the mean over ranks and passes */
+    uint64_t passes; /**< what sums are divided by beside the number of ranks; 0: weir_zero_options::accumulate */
+} weir_zero_step_options;
+
+/** The schedule's rate, the mean over ranks and passes. */
+#define WEIR_ZERO_STEP_INIT                                                                                            \
+    {                                                                                                                  \
+        sizeof(weir_zero_step_options), -1.0, 0.0, 0                                                                   \
+    }
+
+/** What a step was like. Bytes and times are this rank's, from the first pass after the last step on. */
+typedef struct weir_zero_report {
+    size_t size;             /**< set by the caller to sizeof(weir_zero_report) */
+    uint64_t step;           /**< steps that were made, this one included unless it was skipped */
+    uint64_t skipped;        /**< 1 when the gradient was not finite and nothing was updated */
+    double norm;             /**< of the gradient, before it was clipped */
+    double clip;             /**< what gradients were multiplied by for that */
+    double loss_scale;       /**< of this step */
+    double lr;               /**< of group 0 */
+    int64_t total_ns;        /**< from the first pass to the end of the step */
+    int64_t exposed_ns;      /**< in which the engine waited for or moved data */
+    int64_t update_ns;       /**< in which rules were applied */
+    int64_t hidden_ns;       /**< of communication: between start and completion, less what was exposed of it */
+    uint64_t gather_bytes;   /**< parameters that this rank got from others */
+    uint64_t gather_node_bytes; /**< of these, from ranks whose memory is mapped here */
+    uint64_t reduce_bytes;   /**< gradients that this rank sent, as the least that the operation takes */
+    uint64_t memory_bytes;   /**< that the engine holds */
+    uint64_t memory_peak;    /**< most of it so far */
+    uint64_t live_peak;      /**< stage 3: most parameters that were gathered at once, in bytes */
+    uint64_t gathers;        /**< stage 3: units that were gathered */
+    uint64_t prefetched;     /**< of these, begun ahead of their use */
+    int64_t differs_unit;    /**< a unit whose use was another than in the pass before or on other ranks; -1: none */
+} weir_zero_report;
+
+/**
+ * Ends a step: waits until the gradients of all ranks are reduced, takes their norm, updates, and begins to distribute what
+ * was updated. Collective.
+ *
+ * @param zero         an engine, outside a pass
+ * @param options      NULL for ::WEIR_ZERO_STEP_INIT
+ * @param[out] report  may be NULL; `report->size` must be set
+ * @return ::WEIR_OK, also when the step was skipped; ::WEIR_ERR_NOT_FINITE with ::WEIR_ZERO_ERROR; ::WEIR_ERR_INVALID;
+ *         ::WEIR_ERR_CANCELED when another rank had an error; errors of communication
+ */
+weir_status weir_zero_step(weir_zero *zero, const weir_zero_step_options *options, weir_zero_report *report);
+
+/** Throws away the gradients since the last step. Collective, outside a pass. */
+weir_status weir_zero_reset(weir_zero *zero);
+
+/** What the loss of the next pass is to be multiplied by. */
+double weir_zero_loss_scale(const weir_zero *zero);
+
+/** @} */
+/** @name Looking at and changing sharded values */
+/** @{ */
+
+/**
+ * The whole of one array of a tensor, at every rank. Collective, outside a pass.
+ *
+ * @param zero    an engine
+ * @param unit    of the tensor
+ * @param tensor  a tensor; a tied one means the one it is tied to
+ * @param kind    "param" (fp32: the master where there is one), "grad" (fp32: that of the last step, as the mean, not clipped; until
+ *                the next pass), or the name of a state, e.g. "exp_avg", in its type
+ * @param[out] values  room for all elements of the array, row by row
+ * @return ::WEIR_OK; ::WEIR_ERR_NOT_FOUND when the tensor has no such array; ::WEIR_ERR_INVALID; errors of communication
+ */
+weir_status weir_zero_gather(weir_zero *zero, uint64_t unit, uint64_t tensor, const char *kind, void *values);
+
+/** Sets the whole of one array of a tensor: "param" or a state. All ranks give the same values. Otherwise as weir_zero_gather(). */
+weir_status weir_zero_scatter(weir_zero *zero, uint64_t unit, uint64_t tensor, const char *kind, const void *values);
+
+/** @} */
+/**
+ * @name State
+ *
+ * What has to be saved to go on later: for each tensor that is not tied an array "param" (fp32 masters; frozen ones in param_type) and
+ * one for each state of its rule. Each rank lists the parts of them that it holds; over the ranks of replica 0 the parts of an
+ * array cover it exactly once. An array, its shape and its total do not depend on stage or ranks, the parts do.
+ * @{
+ */
+
+/** A part of an array. */
+typedef struct weir_zero_part {
+    size_t size;                    /**< set by the caller to sizeof(weir_zero_part) */
+    const char *name;               /**< "unit.tensor", owned by the engine */
+    const char *kind;               /**< "param", or the name of a state */
+    uint64_t unit, tensor;          /**< whose it is */
+    uint64_t type;                  /**< ::weir_type of an element */
+    uint64_t ndim;                  /**< of the whole array */
+    uint64_t shape[WEIR_ZERO_DIMS]; /**< of the whole array: the tensor's where there is an entry for each element, else {total} */
+    uint64_t total;                 /**< elements of the whole array */
+    uint64_t first;                 /**< the part: its first element */
+    uint64_t count;                 /**< the part: elements, 1 or more */
+    uint64_t replica;               /**< 0: this rank saves it; others hold the same values */
+    void *data;                     /**< the part's elements, to be read and written */
+} weir_zero_part;
+
+/** Number of parts on this rank. */
+uint64_t weir_zero_state_count(const weir_zero *zero);
+
+/** Part `index`; `part->size` must be set. @return ::WEIR_OK; ::WEIR_ERR_INVALID */
+weir_status weir_zero_state_get(const weir_zero *zero, uint64_t index, weir_zero_part *part);
+
+/** The rest of the state. */
+typedef struct weir_zero_counters {
+    size_t size;        /**< set by the caller to sizeof(weir_zero_counters) */
+    uint64_t step;      /**< updates so far */
+    uint64_t skipped;   /**< steps that were skipped so far */
+    double loss_scale;  /**< present */
+    uint64_t good;      /**< steps since it was changed */
+} weir_zero_counters;
+
+/** Reads the counters; `counters->size` must be set. */
+void weir_zero_state_counters(const weir_zero *zero, weir_zero_counters *counters);
+
+/**
+ * Says that the parts were written to by the program (a checkpoint was read, on every rank and replica) and sets the counters: the
+ * parameters are made of the masters again, everywhere. Collective, outside a pass. The engine must not be in use in between.
+ *
+ * @param counters  NULL: they stay
+ */
+weir_status weir_zero_state_loaded(weir_zero *zero, const weir_zero_counters *counters);
+
+/** @} */
+/** @name Before a run */
+/** @{ */
+
+/** Bytes of a rank (the one that has most), and traffic. */
+typedef struct weir_zero_budget {
+    size_t size;             /**< set by the caller to sizeof(weir_zero_budget) */
+    uint64_t parameters;     /**< elements of the model, tied ones once */
+    uint64_t trainable;      /**< of these, not frozen */
+    uint64_t param_bytes;    /**< parameters, padded: all of them, or a shard with stage 3 */
+    uint64_t master_bytes;   /**< fp32 masters beside them */
+    uint64_t state_bytes;    /**< states of the rules */
+    uint64_t grad_bytes;     /**< gradients: all, or a shard and the units at work */
+    uint64_t live_bytes;     /**< stage 3: room for gathered parameters */
+    uint64_t total_bytes;    /**< all of these */
+    uint64_t gather_bytes;   /**< a step: parameters that a rank gets */
+    uint64_t reduce_bytes;   /**< a step: gradients that a rank sends */
+} weir_zero_budget;
+
+/**
+ * What an engine would hold and move: pure arithmetic. Options as for weir_zero_create(); initial values are not looked at.
+ *
+ * @param nranks       ranks of the communicator
+ * @param[out] budget  `budget->size` must be set
+ * @param[out] error   may be NULL
+ * @return ::WEIR_OK; ::WEIR_ERR_INVALID; ::WEIR_ERR_NO_MEMORY. Thread safety: safe.
+ */
+weir_status weir_zero_estimate(const weir_zero_options *options, const weir_zero_unit *units, uint64_t nunits,
+                               int nranks, weir_zero_budget *budget, weir_error *error);
+
+/**
+ * The initial values of elements first .. first + n - 1 of a tensor, as an engine with this seed makes them.
+ *
+ * @param tensor  its init, init_a and init_b are looked at, with ::WEIR_ZERO_INIT_CALLBACK its callback
+ * @param unit    number of its unit
+ * @param index   number of the tensor in it
+ * @return ::WEIR_OK; ::WEIR_ERR_INVALID. Thread safety: safe, if the callback is.
+ */
+weir_status weir_zero_init_values(const weir_zero_tensor *tensor, uint64_t seed, uint64_t unit, uint64_t index,
+                                  uint64_t first, uint64_t n, float *values);
+
+/** @} */
+
+#ifdef __cplusplus
+}
+#endif
+
+#endif

@@ -1,0 +1,304 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/*
+ * The ZeRO engine, inside. zero_layout.c says where everything is, zero.c makes and ends engines, zero_hooks.c follows the program
+ * through its passes, zero_grad.c reduces gradients, zero_live.c gathers parameters (stage 3), zero_order.c remembers the order of
+ * units, zero_step.c agrees on a step, zero_update.c applies the rules, zero_state.c lets others look at it.
+ *
+ * Three communicators: `all` ranks; `shard`, among which everything is divided; `replica`, those that have the same shard. Stage 0
+ * has shards of one rank and all ranks as replicas, so it needs no code of its own: a gradient is reduce-scattered over `shard`,
+ * then all-reduced over `replica`, and each does nothing where there is one rank.
+ *
+ * What ranks must do together they do in one order that they have agreed on: reductions block by block, in
+ * wr_zero_grads.order, all of them at the latest when the step ends, with zeros where a rank has nothing. Parameters with stage 3
+ * are read from the shards of their owners, which needs no agreement. They change between the agreement of the step, when all have
+ * read what they wanted, and the fence, when all have updated.
+ */
+#ifndef WR_ZERO_H
+#define WR_ZERO_H
+
+#include <weir/coll.h>
+#include <weir/coll_v.h>
+#include <weir/mem.h>
+#include <weir/vector.h>
+
+#include "base/compiler.h"
+#include "optim/zero_layout.h"
+
+/* Part of a tensor in this rank's shard. */
+struct wr_zero_piece {
+    struct wr_zero_tensor *tensor;
+    uint64_t section;
+    uint64_t first, n;  /* elements of the tensor */
+    uint64_t at;        /* of its first element, in the block */
+    float *master;      /* fp32, as it is updated; NULL: frozen */
+    void *param;        /* in param_type; the same memory as master when that is fp32 */
+    void *states[WEIR_RULE_STATES_MAX];
+    double sum;         /* of the squares of its gradient, as it was reduced */
+};
+
+/* A piece's parameters (state -1) or one of its states. */
+struct wr_zero_part_ref {
+    uint64_t piece;
+    int state;
+};
+
+/* ---- room (zero_room.c) ---- */
+
+struct wr_zero_span {
+    uint64_t at, bytes;
+};
+
+/* Ranges of a memory that are given out: first fit. */
+struct wr_zero_room {
+    unsigned char *base;
+    uint64_t bytes;
+    struct wr_zero_span *spans; /* by address */
+    uint64_t n, cap;
+};
+
+/* NULL when nothing fits (or cap ranges are out). */
+unsigned char *wr_zero_room_take(struct wr_zero_room *room, uint64_t bytes);
+void wr_zero_room_give(struct wr_zero_room *room, const unsigned char *data);
+
+/* ---- gradients (zero_grad.c, zero_reduce.c) ---- */
+
+/* Memory in which the gradients of a block are added up. */
+struct wr_zero_slot {
+    unsigned char *data;
+    uint64_t bytes;
+    uint64_t reading;   /* reductions that have not completed */
+    bool used;          /* it belongs to a block or to reductions */
+    bool kept;          /* once: the block's own, for good */
+    bool overflow;      /* allocated, for there was no room */
+};
+
+/* A block's gradients in this pass. */
+struct wr_zero_grad_block {
+    struct wr_zero_slot *slot; /* where they are being added; NULL: nothing was added */
+    uint64_t open;             /* hooks that are open */
+    uint64_t uses, expected;   /* backward uses in this pass, and in the one before; expected 0: unknown */
+    uint64_t last;             /* number of the last use, counted over all blocks */
+    bool launched;             /* in this round */
+    bool stale;                /* the slot holds what it had in the last step */
+};
+
+enum wr_zero_phase { WR_ZERO_SCATTERING, WR_ZERO_SCATTERED, WR_ZERO_REDUCING };
+
+/* A section on its way. */
+struct wr_zero_job {
+    uint64_t section;
+    struct wr_zero_slot *slot;
+    unsigned char *data; /* the section in the slot; in the end this rank's part of it, reduced */
+    enum wr_zero_phase phase;
+    uint64_t round;
+    bool extra;          /* gradients that came after their block had left */
+    int64_t started;
+    weir_request *request;
+};
+
+enum { WR_ZERO_JOBS = 16 };
+
+struct wr_zero_grads {
+    weir_mem *memory;          /* once: the gradients of the model; every: room for slots */
+    struct wr_zero_room room;
+    struct wr_zero_slot *slots;
+    uint64_t nslots;
+    struct wr_zero_grad_block *blocks;
+    float *shard;              /* every: sums of reduced gradients, one for each trainable element of the shard */
+    uint64_t *shard_at;        /* by section: where it is in them */
+    uint64_t shard_n;
+    uint64_t *order, next;     /* blocks in the order in which they leave; the next one */
+    uint64_t *seen;            /* blocks in the order in which they were ready in the last pass */
+    uint64_t uses;             /* backward uses in this pass, of all blocks */
+    bool leaving;              /* this pass reduces */
+    uint64_t round, rounds;    /* reductions of all blocks that were begun in this step; that a step has */
+    struct wr_zero_job jobs[WR_ZERO_JOBS]; /* a ring of those under way */
+    uint64_t head, tail;
+};
+
+/* ---- order (zero_order.c) ---- */
+
+enum { WR_ZERO_PASSES = 3 };
+
+/* The units that a kind of pass used, in order. */
+struct wr_zero_order {
+    uint32_t *known, *now; /* of the last complete pass; of the present one */
+    uint64_t nknown, nnow, cap_known, cap_now;
+    uint64_t at;           /* the next use in `known`, while they agree */
+    bool differs;
+};
+
+/* ---- gathered parameters (zero_live.c) ---- */
+
+enum wr_zero_live_state { WR_ZERO_ABSENT, WR_ZERO_COMING, WR_ZERO_LIVE };
+
+struct wr_zero_live_block {
+    enum wr_zero_live_state state;
+    unsigned char *data;
+    uint64_t bytes;
+    uint64_t pins;           /* hooks that are open */
+    bool overflow;           /* malloc'd: there was no room */
+    bool ahead;              /* begun before it was needed, and not used since */
+    int64_t started;
+    weir_request **requests; /* nparts of them */
+    uint64_t nparts, nrequests;
+};
+
+struct wr_zero_live {
+    weir_mem *shards;         /* this rank's shard of the model, in param_type, for others to read */
+    weir_mem *memory;         /* where blocks are gathered */
+    struct wr_zero_room room;
+    uint64_t bytes, ahead_bytes; /* of blocks that are gathered; of those that nobody has used yet */
+    struct wr_zero_live_block *blocks;
+};
+
+/* ---- the engine ---- */
+
+struct weir_zero {
+    weir_zero_options o;
+    weir_group *groups;          /* of o */
+    struct wr_zero_layout l;
+    weir_comm *all, *shard, *replica; /* replica NULL: one rank; shard and replica may be `all` */
+    bool own_shard, own_replica;
+    int nranks, me, nshard, my_shard, nreplica, my_replica;
+    size_t wsize, gsize, rsize;  /* bytes of a parameter, a gradient, and one on the wire */
+    weir_mem *params;            /* stages 0 to 2: the model in param_type */
+    weir_request **param_requests; /* by section: it is being gathered */
+    weir_request *fence;         /* all ranks have updated their shards */
+    float *masters;              /* where they are not the parameters */
+    struct wr_zero_piece *pieces;
+    uint64_t npieces;
+    uint64_t *section_piece;     /* by section, and one more: its first piece */
+    struct wr_zero_part_ref *parts;
+    uint64_t nparts;
+    struct wr_zero_grads g;
+    struct wr_zero_live live;
+    struct wr_zero_order order[WR_ZERO_PASSES];
+    double *tensor_sums;         /* access tensor: two for each tensor of the model */
+    void *work;                  /* for rules that want it */
+    bool in_pass;
+    weir_zero_pass pass;
+    uint64_t passes;             /* of training since the last step */
+    uint64_t step, skipped, good;
+    double loss_scale, grad_scale; /* of the last step: what its gradients were multiplied by, but for the clipping */
+    weir_error error;
+    bool broken;                 /* communication failed: error stays */
+    weir_zero_report report;     /* of the step that is under way */
+    int64_t begun;               /* when its first pass began; 0: not yet */
+    uint64_t memory;             /* bytes held */
+};
+
+/* ---- zero.c ---- */
+
+/* Sets the engine's error. Returns status. */
+weir_status wr_zero_fail(weir_zero *zero, weir_status status, const char *advice, const char *fmt, ...) WR_PRINTF(4, 5);
+
+/* The same for an error of communication, from which an engine does not recover. */
+weir_status wr_zero_comm_failed(weir_zero *zero, weir_status status);
+
+/* Memory of the engine, zeroed and aligned to 64 bytes; NULL with the error set. */
+void *wr_zero_alloc(weir_zero *zero, uint64_t bytes, const char *what);
+void wr_zero_free(weir_zero *zero, void *memory, uint64_t bytes);
+
+/* Counts memory that is held (or, negative, given back). */
+void wr_zero_count(weir_zero *zero, int64_t bytes);
+
+/* Waits for a request and counts the time as exposed. */
+weir_status wr_zero_wait(weir_zero *zero, weir_request **request);
+
+/* A section's first element in the memory of all parameters (stages 0 to 2). */
+unsigned char *wr_zero_section_params(const weir_zero *zero, const struct wr_zero_section *s);
+
+/* ---- zero_grad.c ---- */
+
+/* Arrays of this rank, then memory, which is collective. */
+weir_status wr_zero_grads_prepare(weir_zero *zero);
+weir_status wr_zero_grads_create(weir_zero *zero);
+void wr_zero_grads_destroy(weir_zero *zero);
+
+/* A block's gradients may be added to from now on. */
+weir_status wr_zero_grads_open(weir_zero *zero, uint64_t block);
+
+/* One use of a block in the backward pass is over. */
+weir_status wr_zero_grads_used(weir_zero *zero, uint64_t block);
+
+/* A pass of training begins, ends. */
+void wr_zero_grads_begin(weir_zero *zero);
+weir_status wr_zero_grads_end(weir_zero *zero);
+
+/* Everything is reduced, also what no pass has done. */
+weir_status wr_zero_grads_finish(weir_zero *zero);
+
+/* Whether this rank has gradients that came too late; reduces those of all ranks. */
+bool wr_zero_grads_late(const weir_zero *zero);
+weir_status wr_zero_grads_extra(weir_zero *zero);
+
+/* A new step begins: gradients are zero. */
+void wr_zero_grads_reset(weir_zero *zero);
+
+/* A hash of the order in which blocks were ready; takes it for the next step, when it is that of all ranks. */
+uint64_t wr_zero_grads_seen(const weir_zero *zero);
+void wr_zero_grads_adopt(weir_zero *zero);
+
+/* ---- zero_reduce.c ---- */
+
+/* Begins to reduce a section of a slot, which then belongs to the reduction, too. */
+weir_status wr_zero_reduce(weir_zero *zero, uint64_t section, struct wr_zero_slot *slot, bool extra);
+
+/* Goes on with reductions; completes the oldest one; completes all. */
+weir_status wr_zero_reduce_progress(weir_zero *zero);
+weir_status wr_zero_reduce_oldest(weir_zero *zero);
+weir_status wr_zero_reduce_all(weir_zero *zero);
+
+/* The reduced gradient of this rank's part of a trainable section, and its type. */
+void *wr_zero_grad_of(const weir_zero *zero, uint64_t section, weir_type *type);
+
+/* A slot that no reduction reads and no block has any more. */
+void wr_zero_slot_give(weir_zero *zero, struct wr_zero_slot *slot);
+
+/* ---- zero_live.c ---- */
+
+/* Arrays of this rank, then memory, which is collective. */
+weir_status wr_zero_live_prepare(weir_zero *zero);
+weir_status wr_zero_live_create(weir_zero *zero);
+void wr_zero_live_destroy(weir_zero *zero);
+
+/* A block is gathered, and stays until it is unpinned as often. */
+weir_status wr_zero_live_pin(weir_zero *zero, uint64_t block);
+weir_status wr_zero_live_unpin(weir_zero *zero, uint64_t block);
+
+/* Begins to gather what is used next. */
+weir_status wr_zero_live_ahead(weir_zero *zero);
+
+/* Completes everything that was begun, and forgets what changes in a step. */
+weir_status wr_zero_live_settle(weir_zero *zero);
+
+/* The same of everything, when parameters were changed outside of a step. */
+weir_status wr_zero_live_forget(weir_zero *zero);
+
+/* ---- zero_order.c ---- */
+
+void wr_zero_order_begin(struct wr_zero_order *order);
+
+/* A unit is used; `true` unless there was no memory to remember it. */
+bool wr_zero_order_use(struct wr_zero_order *order, uint64_t unit);
+void wr_zero_order_end(struct wr_zero_order *order);
+
+/* The use that comes `ahead` uses later (0: the next one); false when it is not known. Goes round at the end. */
+bool wr_zero_order_next(const struct wr_zero_order *order, uint64_t ahead, uint64_t *unit);
+void wr_zero_order_free(struct wr_zero_order *order);
+
+/* ---- zero_step.c, zero_update.c ---- */
+
+/* Applies the rules; `scale` is what gradients are multiplied by. Begins to distribute the parameters. */
+weir_status wr_zero_update(weir_zero *zero, const weir_zero_step_options *options, double scale);
+
+/* Parameters of the masters of this rank, everywhere: stages 0 to 2 gather them. */
+weir_status wr_zero_distribute(weir_zero *zero, uint64_t section);
+
+/* ---- zero_init.c ---- */
+
+/* Fills masters and parameters of this rank's shard with the initial values of the model. */
+weir_status wr_zero_fill(weir_zero *zero);
+
+#endif

@@ -1,0 +1,88 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/* What an engine would hold and move, from the layout alone. */
+#include <string.h>
+
+#include "base/compiler.h"
+#include "base/error.h"
+#include "optim/zero_layout.h"
+
+/* Bytes of the states and masters that a rank has. */
+static void add_shard(const weir_zero_options *o, const struct wr_zero_layout *l, int rank, weir_zero_budget *b)
+{
+    for (uint64_t s = 0; s < l->nsections; s++) {
+        const struct wr_zero_section *section = &l->sections[s];
+        uint64_t low = section->at + wr_zero_bound(section, rank), high = section->at + wr_zero_bound(section, rank + 1);
+        const struct wr_zero_block *block = &l->blocks[section->block];
+        for (uint64_t u = block->unit; section->trainable && u < block->unit + block->nunits; u++)
+            for (uint64_t i = 0; i < l->units[u].ntensors; i++) {
+                const struct wr_zero_tensor *t = &l->units[u].tensors[i];
+                uint64_t from = WR_MAX(t->at, low), to = WR_MIN(t->at + t->n, high);
+                if (t->origin != t || t->frozen || from >= to)
+                    continue;
+                bool whole = to - from == t->n;
+                b->state_bytes += weir_group_state_bytes(wr_zero_group(o, t), whole ? t->rows : 1, whole ? t->cols : to - from);
+                b->master_bytes += o->param_type == WEIR_FP32 ? 0 : (to - from + 15) / 16 * 16 * sizeof(float);
+            }
+    }
+}
+
+static void add_traffic(const weir_zero_options *o, const struct wr_zero_layout *l, int rank, int replicas, weir_zero_budget *b)
+{
+    uint64_t w = weir_type_size((weir_type)o->param_type), d = weir_type_size((weir_type)o->reduce_type);
+    uint64_t rounds = o->reduce == WEIR_ZERO_REDUCE_EVERY ? o->accumulate : 1;
+    for (uint64_t s = 0; s < l->nsections; s++) {
+        const struct wr_zero_section *section = &l->sections[s];
+        uint64_t own = wr_zero_part(section, rank), others = section->n - own, r = (uint64_t)replicas;
+        if (section->trainable)
+            b->reduce_bytes += rounds * (others * d + 2 * own * d * (r - 1) / r);
+        if (o->stage == 3)
+            b->gather_bytes += 2 * o->accumulate * others * w;
+        else if (section->trainable)
+            b->gather_bytes += others * w;
+    }
+}
+
+static void fill(const weir_zero_options *o, const struct wr_zero_layout *l, int replicas, weir_zero_budget *b)
+{
+    uint64_t w = weir_type_size((weir_type)o->param_type);
+    uint64_t shard = 0, most = 0;
+    int largest = 0;
+    for (int r = 0; r < l->ranks; r++)
+        if (l->shard_n[r] > most) {
+            most = l->shard_n[r];
+            largest = r;
+        }
+    for (uint64_t s = 0; s < l->nsections; s++)
+        shard += l->sections[s].trainable ? wr_zero_part(&l->sections[s], largest) : 0;
+    b->parameters = l->parameters;
+    b->trainable = l->trainable;
+    b->param_bytes = (o->stage == 3 ? most : l->n) * w;
+    add_shard(o, l, largest, b);
+    b->live_bytes = wr_zero_live_room(o, l);
+    b->grad_bytes = wr_zero_grad_room(o, l) + (o->reduce == WEIR_ZERO_REDUCE_EVERY ? shard * sizeof(float) : 0);
+    b->total_bytes = b->param_bytes + b->master_bytes + b->state_bytes + b->live_bytes + b->grad_bytes;
+    add_traffic(o, l, largest, replicas, b);
+}
+
+weir_status weir_zero_estimate(const weir_zero_options *options, const weir_zero_unit *units, uint64_t nunits,
+                               int nranks, weir_zero_budget *budget, weir_error *error)
+{
+    weir_zero_options o;
+    weir_zero_budget b = {0};
+    struct wr_zero_layout l;
+    weir_status status = wr_zero_options_read(options, &o, error);
+    if (status != WEIR_OK)
+        return status;
+    int group = o.stage == 0 ? 1 : o.shard_group ? (int)WR_MIN(o.shard_group, (uint64_t)INT32_MAX) : nranks;
+    if (nranks < 1 || nranks % group)
+        return wr_error_set(error, WEIR_ERR_INVALID, "choose a divisor of the number of ranks", "%d ranks cannot be divided into groups of %d",
+                            nranks, group);
+    status = wr_zero_layout_make(&l, &o, units, nunits, group, error);
+    if (status != WEIR_OK)
+        return status;
+    fill(&o, &l, nranks / group, &b);
+    wr_zero_layout_free(&l);
+    b.size = WR_MIN(budget->size, sizeof b);
+    memcpy(budget, &b, b.size);
+    return WEIR_OK;
+}

@@ -1,0 +1,312 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/*
+ * Gathered parameters (stage 3): a block is read from the shards of its owners when a unit needs it, or ahead of that, in the order
+ * of the last pass, as long as the budgets allow. Reading takes nobody else, so ranks may differ in what they gather.
+ *
+ * With one rank the shard is the model, and blocks are where they are.
+ */
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/clock.h"
+#include "base/compiler.h"
+#include "base/error.h"
+#include "optim/zero.h"
+
+enum { LOOK_AHEAD = 64 }; /* uses */
+
+static uint64_t block_bytes(const weir_zero *zero, uint64_t block)
+{
+    return zero->l.blocks[block].n * zero->wsize;
+}
+
+/* ---- making ---- */
+
+/* What the largest need of a unit takes, at least, and no more than all. */
+uint64_t wr_zero_live_room(const weir_zero_options *o, const struct wr_zero_layout *l)
+{
+    uint64_t size = weir_type_size((weir_type)o->param_type), least = 0, all = l->n * size;
+    if (o->stage < 3 || l->ranks == 1)
+        return 0;
+    for (uint64_t u = 0; u < l->nunits; u++) {
+        uint64_t need = 0;
+        for (uint64_t i = 0; i < l->units[u].nblocks; i++)
+            need += l->blocks[l->units[u].blocks[i]].n * size;
+        least = WR_MAX(least, need);
+    }
+    return WR_MIN(WR_MAX(least, o->max_live_bytes), all);
+}
+
+weir_status wr_zero_live_prepare(weir_zero *zero)
+{
+    struct wr_zero_live *live = &zero->live;
+    uint64_t nblocks = zero->l.nblocks;
+    if (zero->o.stage < 3)
+        return WEIR_OK;
+    live->blocks = calloc(nblocks, sizeof *live->blocks);
+    live->room.spans = calloc(nblocks, sizeof *live->room.spans);
+    live->room.cap = nblocks;
+    if (!live->blocks || !live->room.spans)
+        return wr_error_memory(&zero->error, nblocks * sizeof *live->blocks, "the blocks of a model");
+    for (uint64_t b = 0; b < nblocks; b++) {
+        live->blocks[b].nparts = zero->l.blocks[b].nsections * (uint64_t)(zero->nshard - 1);
+        live->blocks[b].requests = calloc(live->blocks[b].nparts + 1, sizeof(weir_request *));
+        if (!live->blocks[b].requests)
+            return wr_error_memory(&zero->error, live->blocks[b].nparts * sizeof(weir_request *), "the gathering of a block");
+    }
+    return WEIR_OK;
+}
+
+weir_status wr_zero_live_create(weir_zero *zero)
+{
+    struct wr_zero_live *live = &zero->live;
+    uint64_t shard = zero->l.shard_n[zero->my_shard] * zero->wsize, room = wr_zero_live_room(&zero->o, &zero->l);
+    weir_status status = weir_mem_alloc(zero->nshard > 1 ? zero->shard : zero->all, shard, 0, &live->shards);
+    if (status == WEIR_OK && room)
+        status = weir_mem_alloc(zero->all, room, 0, &live->memory);
+    if (status != WEIR_OK)
+        return wr_zero_comm_failed(zero, status);
+    wr_zero_count(zero, (int64_t)(shard + room));
+    live->room.base = room ? weir_mem_ptr(live->memory) : NULL;
+    live->room.bytes = room;
+    for (uint64_t b = 0; zero->nshard == 1 && b < zero->l.nblocks; b++) {
+        live->blocks[b].data = (unsigned char *)weir_mem_ptr(live->shards) + zero->l.blocks[b].at * zero->wsize;
+        live->blocks[b].state = WR_ZERO_LIVE;
+    }
+    return WEIR_OK;
+}
+
+void wr_zero_live_destroy(weir_zero *zero)
+{
+    struct wr_zero_live *live = &zero->live;
+    for (uint64_t b = 0; live->blocks && b < zero->l.nblocks; b++) {
+        if (live->blocks[b].requests)
+            weir_waitall(live->blocks[b].nrequests, live->blocks[b].requests);
+        if (live->blocks[b].overflow)
+            free(live->blocks[b].data);
+        free(live->blocks[b].requests);
+    }
+    if (live->memory)
+        weir_mem_free(live->memory);
+    if (live->shards)
+        weir_mem_free(live->shards);
+    free(live->blocks);
+    free(live->room.spans);
+}
+
+/* ---- one block ---- */
+
+static weir_status complete(weir_zero *zero, struct wr_zero_live_block *b)
+{
+    weir_status status = WEIR_OK;
+    if (b->state != WR_ZERO_COMING)
+        return WEIR_OK;
+    for (uint64_t i = 0; status == WEIR_OK && i < b->nrequests; i++)
+        status = wr_zero_wait(zero, &b->requests[i]);
+    if (status != WEIR_OK)
+        return status;
+    b->nrequests = 0;
+    b->state = WR_ZERO_LIVE;
+    return WEIR_OK;
+}
+
+static void used(weir_zero *zero, struct wr_zero_live_block *b)
+{
+    zero->live.ahead_bytes -= b->ahead ? b->bytes : 0;
+    b->ahead = false;
+}
+
+/* It is complete, and nobody uses it. */
+static void drop(weir_zero *zero, struct wr_zero_live_block *b)
+{
+    used(zero, b);
+    zero->live.bytes -= b->bytes;
+    if (b->overflow)
+        wr_zero_free(zero, b->data, b->bytes);
+    else
+        wr_zero_room_give(&zero->live.room, b->data);
+    b->overflow = false;
+    b->data = NULL;
+    b->state = WR_ZERO_ABSENT;
+}
+
+static weir_status read_part(weir_zero *zero, struct wr_zero_live_block *b, const struct wr_zero_section *s, int owner)
+{
+    unsigned char *to = b->data + (s->at + wr_zero_bound(s, owner)) * zero->wsize;
+    uint64_t bytes = wr_zero_part(s, owner) * zero->wsize, from = wr_zero_shard_at(s, owner) * zero->wsize;
+    if (!bytes)
+        return WEIR_OK;
+    if (owner == zero->my_shard) {
+        memcpy(to, (unsigned char *)weir_mem_ptr(zero->live.shards) + from, bytes);
+        return WEIR_OK;
+    }
+    zero->report.gather_bytes += bytes;
+    if (weir_mem_peer_ptr(zero->live.shards, owner))
+        zero->report.gather_node_bytes += bytes;
+    return weir_get(zero->live.shards, to, bytes, owner, from, &b->requests[b->nrequests++]);
+}
+
+/* Begins to read a block that has memory. The neighbours first, so that not all ranks read from the same one. */
+static weir_status begin(weir_zero *zero, uint64_t block)
+{
+    struct wr_zero_live_block *b = &zero->live.blocks[block];
+    const struct wr_zero_block *of = &zero->l.blocks[block];
+    weir_status status = wr_zero_wait(zero, &zero->fence);
+    if (status != WEIR_OK)
+        return status;
+    int64_t start = wr_clock_ns();
+    b->state = WR_ZERO_COMING;
+    b->nrequests = 0;
+    zero->report.gathers++;
+    for (uint64_t s = of->section; s < of->section + of->nsections; s++)
+        for (int i = 0; status == WEIR_OK && i < zero->nshard; i++)
+            status = read_part(zero, b, &zero->l.sections[s], (zero->my_shard + 1 + i) % zero->nshard);
+    zero->report.exposed_ns += wr_clock_ns() - start;
+    return status == WEIR_OK ? WEIR_OK : wr_zero_comm_failed(zero, status);
+}
+
+static void count(weir_zero *zero, struct wr_zero_live_block *b, uint64_t bytes)
+{
+    b->bytes = bytes;
+    zero->live.bytes += bytes;
+    zero->report.live_peak = WR_MAX(zero->report.live_peak, zero->live.bytes);
+}
+
+/* ---- room ---- */
+
+/* The use of a block that comes next, in bytes that are gathered before it; UINT64_MAX when none is known. */
+static uint64_t distance(const weir_zero *zero, uint64_t block)
+{
+    const struct wr_zero_order *order = &zero->order[zero->pass];
+    uint64_t unit, bytes = 0;
+    for (uint64_t i = 0; wr_zero_order_next(order, i, &unit); i++) {
+        const struct wr_zero_unit *u = &zero->l.units[unit];
+        for (uint64_t k = 0; k < u->nblocks; k++) {
+            if (u->blocks[k] == block)
+                return bytes;
+            bytes += block_bytes(zero, u->blocks[k]);
+        }
+    }
+    return UINT64_MAX;
+}
+
+/* Drops the block that is used last of those that nobody uses now; false when there is none. */
+static bool make_room(weir_zero *zero, weir_status *status)
+{
+    struct wr_zero_live_block *last = NULL;
+    uint64_t farthest = 0;
+    for (uint64_t i = 0; i < zero->l.nblocks; i++) {
+        struct wr_zero_live_block *b = &zero->live.blocks[i];
+        if (b->state == WR_ZERO_ABSENT || b->pins || b->overflow)
+            continue;
+        uint64_t d = distance(zero, i);
+        if (!last || d > farthest) {
+            last = b;
+            farthest = d;
+        }
+    }
+    *status = last ? complete(zero, last) : WEIR_OK;
+    if (last && *status == WEIR_OK)
+        drop(zero, last);
+    return last && *status == WEIR_OK;
+}
+
+static weir_status find_room(weir_zero *zero, struct wr_zero_live_block *b, uint64_t bytes)
+{
+    weir_status status = WEIR_OK;
+    while (!(b->data = wr_zero_room_take(&zero->live.room, bytes)) && make_room(zero, &status))
+        ;
+    if (b->data || status != WEIR_OK)
+        return status;
+    b->data = wr_zero_alloc(zero, bytes, "units that are at work together");
+    b->overflow = b->data != NULL;
+    return b->data ? WEIR_OK : WEIR_ERR_NO_MEMORY;
+}
+
+/* ---- what hooks do ---- */
+
+weir_status wr_zero_live_pin(weir_zero *zero, uint64_t block)
+{
+    struct wr_zero_live_block *b = &zero->live.blocks[block];
+    uint64_t bytes = block_bytes(zero, block);
+    weir_status status = WEIR_OK;
+    if (b->state == WR_ZERO_ABSENT) {
+        status = find_room(zero, b, bytes);
+        if (status != WEIR_OK)
+            return status;
+        count(zero, b, bytes);
+        status = begin(zero, block);
+    } else if (b->ahead) {
+        zero->report.prefetched++;
+    }
+    if (status == WEIR_OK)
+        status = complete(zero, b);
+    if (status != WEIR_OK)
+        return status;
+    used(zero, b);
+    b->pins++;
+    return WEIR_OK;
+}
+
+static bool stays(const weir_zero *zero, uint64_t block, uint64_t bytes)
+{
+    return zero->nshard == 1 || bytes <= zero->o.persistent_bytes || distance(zero, block) < zero->o.reuse_bytes;
+}
+
+weir_status wr_zero_live_unpin(weir_zero *zero, uint64_t block)
+{
+    struct wr_zero_live_block *b = &zero->live.blocks[block];
+    if (b->pins && --b->pins == 0 && (b->overflow || !stays(zero, block, b->bytes)))
+        drop(zero, b);
+    return WEIR_OK;
+}
+
+/* Begins to gather a block ahead; false when a budget is used up. */
+static bool ahead(weir_zero *zero, uint64_t block, weir_status *status)
+{
+    struct wr_zero_live *live = &zero->live;
+    struct wr_zero_live_block *b = &live->blocks[block];
+    uint64_t bytes = block_bytes(zero, block);
+    if (b->state != WR_ZERO_ABSENT)
+        return true;
+    if (live->ahead_bytes + bytes > zero->o.prefetch_bytes || !(b->data = wr_zero_room_take(&live->room, bytes)))
+        return false;
+    count(zero, b, bytes);
+    b->ahead = true;
+    live->ahead_bytes += bytes;
+    *status = begin(zero, block);
+    return *status == WEIR_OK;
+}
+
+weir_status wr_zero_live_ahead(weir_zero *zero)
+{
+    weir_status status = WEIR_OK;
+    uint64_t unit;
+    bool more = zero->nshard > 1;
+    for (uint64_t i = 0; more && i < LOOK_AHEAD && wr_zero_order_next(&zero->order[zero->pass], i, &unit); i++)
+        for (uint64_t k = 0; more && k < zero->l.units[unit].nblocks; k++)
+            more = ahead(zero, zero->l.units[unit].blocks[k], &status);
+    return status;
+}
+
+static weir_status drop_all(weir_zero *zero, bool frozen)
+{
+    weir_status status = WEIR_OK;
+    for (uint64_t i = 0; zero->o.stage == 3 && zero->nshard > 1 && status == WEIR_OK && i < zero->l.nblocks; i++) {
+        struct wr_zero_live_block *b = &zero->live.blocks[i];
+        status = complete(zero, b);
+        if (status == WEIR_OK && b->state == WR_ZERO_LIVE && (frozen || zero->l.blocks[i].grad_n))
+            drop(zero, b);
+    }
+    return status;
+}
+
+weir_status wr_zero_live_settle(weir_zero *zero)
+{
+    return drop_all(zero, false);
+}
+
+weir_status wr_zero_live_forget(weir_zero *zero)
+{
+    return drop_all(zero, true);
+}

@@ -1,0 +1,67 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/* The options of an engine: read over the defaults, checked, completed. */
+#include <math.h>
+#include <string.h>
+
+#include "base/compiler.h"
+#include "base/error.h"
+#include "optim/zero_layout.h"
+
+static bool is_half(uint64_t type)
+{
+    return type == WEIR_BF16 || type == WEIR_FP16;
+}
+
+static bool is_real(uint64_t type)
+{
+    return type == WEIR_FP32 || is_half(type);
+}
+
+static const char *wrong_group(const weir_group *g)
+{
+    if (g->size < sizeof *g || g->flags & ~WEIR_GROUP_FROZEN)
+        return "a group has a size or flags that cannot be: begin with WEIR_GROUP_INIT";
+    if (!(g->flags & WEIR_GROUP_FROZEN) && !g->rule)
+        return "a group that is not frozen has no rule";
+    return NULL;
+}
+
+static const char *wrong(const weir_zero_options *o)
+{
+    if (o->stage > 3 || o->flags)
+        return "stages are 0 to 3, and there are no flags";
+    if (!o->groups || !o->ngroups)
+        return "there must be a group at least";
+    if (!is_real(o->param_type) || !is_real(o->grad_type))
+        return "parameters and gradients are fp32, bf16 or fp16";
+    if (o->reduce_type != o->grad_type && !(o->grad_type == WEIR_FP32 && is_half(o->reduce_type)))
+        return "gradients travel as they are, or from fp32 as bf16 or fp16";
+    if (o->partition > WEIR_ZERO_WHOLE_TENSOR || o->reduce > WEIR_ZERO_REDUCE_EVERY || o->nonfinite > WEIR_ZERO_ERROR)
+        return "partition, reduce or nonfinite is none of those that there are";
+    if (o->stage == 0 && o->reduce == WEIR_ZERO_REDUCE_EVERY)
+        return "stage 0 reduces gradients once a step";
+    if (!o->accumulate || !o->bucket_bytes)
+        return "accumulate and bucket_bytes are 1 or more";
+    if (!(o->clip_norm >= 0) || !(o->loss_scale > 0) || isinf(o->loss_scale))
+        return "clip_norm is 0 or more, loss_scale more than 0";
+    return NULL;
+}
+
+weir_status wr_zero_options_read(const weir_zero_options *given, weir_zero_options *options, weir_error *err)
+{
+    weir_zero_options o = WEIR_ZERO_OPTIONS_INIT;
+    if (!given || given->size < offsetof(weir_zero_options, param_type) || given->size > 4096)
+        return wr_error_set(err, WEIR_ERR_INVALID, "begin with WEIR_ZERO_OPTIONS_INIT",
+                            "the options of a ZeRO engine are missing, or their size cannot be");
+    memcpy(&o, given, WR_MIN(given->size, sizeof o));
+    o.size = sizeof o;
+    const char *what = wrong(&o);
+    for (uint64_t g = 0; !what && g < o.ngroups; g++)
+        what = wrong_group(&o.groups[g]);
+    if (what)
+        return wr_error_set(err, WEIR_ERR_INVALID, "begin with WEIR_ZERO_OPTIONS_INIT", "options of a ZeRO engine: %s", what);
+    if (o.reduce == WEIR_ZERO_REDUCE_AUTO)
+        o.reduce = o.stage >= 2 ? WEIR_ZERO_REDUCE_EVERY : WEIR_ZERO_REDUCE_ONCE;
+    *options = o;
+    return WEIR_OK;
+}

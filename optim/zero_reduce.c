@@ -1,0 +1,195 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/*
+ * Reductions of gradients, a section each. Started in the order of all ranks, on each communicator; what is reduced stands at the
+ * section's beginning in its slot, so no other memory is needed.
+ */
+#include <string.h>
+
+#include "base/clock.h"
+#include "base/compiler.h"
+#include "optim/zero.h"
+
+enum { CHUNK = 512 };
+
+/* fp32 to the type on the wire, in place: the result is never ahead of what is still to be read. */
+static void narrow(const weir_zero *zero, unsigned char *data, uint64_t n)
+{
+    float wide[CHUNK];
+    for (uint64_t at = 0; at < n; at += CHUNK) {
+        uint64_t m = WR_MIN(n - at, (uint64_t)CHUNK);
+        memcpy(wide, data + at * sizeof(float), m * sizeof(float));
+        weir_convert(data + at * zero->rsize, (weir_type)zero->o.reduce_type, wide, WEIR_FP32, m);
+    }
+}
+
+/* dst += src, or dst = src. */
+static void add(void *dst, weir_type dst_type, const void *src, weir_type src_type, uint64_t n, bool over)
+{
+    float a[CHUNK], b[CHUNK];
+    size_t dsize = weir_type_size(dst_type), ssize = weir_type_size(src_type);
+    if (over && dst_type == WEIR_FP32) {
+        weir_convert(dst, dst_type, src, src_type, n);
+        return;
+    }
+    for (uint64_t at = 0; at < n; at += CHUNK) {
+        uint64_t m = WR_MIN(n - at, (uint64_t)CHUNK);
+        weir_convert(a, WEIR_FP32, (unsigned char *)dst + at * dsize, dst_type, m);
+        weir_convert(b, WEIR_FP32, (const unsigned char *)src + at * ssize, src_type, m);
+        for (uint64_t i = 0; i < m; i++)
+            a[i] += b[i];
+        weir_convert((unsigned char *)dst + at * dsize, dst_type, a, WEIR_FP32, m);
+    }
+}
+
+void *wr_zero_grad_of(const weir_zero *zero, uint64_t section, weir_type *type)
+{
+    const struct wr_zero_section *s = &zero->l.sections[section];
+    if (zero->o.reduce == WEIR_ZERO_REDUCE_ONCE) {
+        *type = (weir_type)zero->o.reduce_type;
+        return (unsigned char *)weir_mem_ptr(zero->g.memory) + (zero->l.blocks[s->block].grad_at + s->at) * zero->gsize;
+    }
+    *type = WEIR_FP32;
+    return zero->g.shard + zero->g.shard_at[section];
+}
+
+/* Sums of squares of a section's pieces, while they are in the cache. */
+static void take_norms(weir_zero *zero, uint64_t section)
+{
+    const struct wr_zero_section *s = &zero->l.sections[section];
+    weir_type type;
+    const unsigned char *grad = wr_zero_grad_of(zero, section, &type);
+    uint64_t low = s->at + wr_zero_bound(s, zero->my_shard);
+    for (uint64_t i = zero->section_piece[section]; i < zero->section_piece[section + 1]; i++) {
+        struct wr_zero_piece *p = &zero->pieces[i];
+        weir_norm_partials(grad + (p->at - low) * weir_type_size(type), type, 0, p->n, zero->work);
+        p->sum = weir_norm_fold(zero->work, weir_norm_blocks(0, p->n));
+    }
+}
+
+/* ---- a reduction from start to end ---- */
+
+static weir_status scatter(weir_zero *zero, struct wr_zero_job *job)
+{
+    const struct wr_zero_section *s = &zero->l.sections[job->section];
+    weir_type type = (weir_type)zero->o.reduce_type;
+    if (zero->nshard == 1) {
+        job->phase = WR_ZERO_SCATTERED;
+        return WEIR_OK;
+    }
+    job->phase = WR_ZERO_SCATTERING;
+    zero->report.reduce_bytes += (s->n - wr_zero_part(s, zero->my_shard)) * zero->rsize;
+    if (!s->bounds)
+        return weir_ireduce_scatter(zero->shard, WEIR_IN_PLACE, job->data, s->per, type, WEIR_SUM, &job->request);
+    return weir_ireduce_scatterv(zero->shard, WEIR_IN_PLACE, job->data, s->counts, type, WEIR_SUM, &job->request);
+}
+
+static weir_status reduce(weir_zero *zero, struct wr_zero_job *job)
+{
+    uint64_t n = wr_zero_part(&zero->l.sections[job->section], zero->my_shard);
+    job->phase = WR_ZERO_REDUCING;
+    if (zero->nreplica == 1 || !n)
+        return WEIR_OK;
+    zero->report.reduce_bytes += 2 * n * zero->rsize * (uint64_t)(zero->nreplica - 1) / (uint64_t)zero->nreplica;
+    return weir_iallreduce(zero->replica, WEIR_IN_PLACE, job->data, n, (weir_type)zero->o.reduce_type, WEIR_SUM, &job->request);
+}
+
+/* Brings a reduced section to where it belongs. */
+static void deliver(weir_zero *zero, struct wr_zero_job *job)
+{
+    weir_type type;
+    void *grad = wr_zero_grad_of(zero, job->section, &type);
+    uint64_t n = wr_zero_part(&zero->l.sections[job->section], zero->my_shard);
+    if (grad != job->data)
+        add(grad, type, job->data, (weir_type)zero->o.reduce_type, n, job->round == 0 && !job->extra);
+    if (job->extra || job->round + 1 == zero->g.rounds)
+        take_norms(zero, job->section);
+    job->slot->reading--;
+    wr_zero_slot_give(zero, job->slot);
+}
+
+/* Starts the second halves of reductions whose first are done, in order. */
+static weir_status start_second(weir_zero *zero)
+{
+    struct wr_zero_grads *g = &zero->g;
+    weir_status status = WEIR_OK;
+    for (uint64_t i = g->head; i != g->tail && status == WEIR_OK; i++) {
+        struct wr_zero_job *job = &g->jobs[i % WR_ZERO_JOBS];
+        if (job->phase == WR_ZERO_SCATTERING) {
+            if ((status = weir_test(&job->request)) != WEIR_OK)
+                return status == WEIR_IN_PROGRESS ? WEIR_OK : status;
+            job->phase = WR_ZERO_SCATTERED;
+        }
+        if (job->phase == WR_ZERO_SCATTERED)
+            status = reduce(zero, job);
+    }
+    return status;
+}
+
+static void end_job(weir_zero *zero)
+{
+    struct wr_zero_grads *g = &zero->g;
+    struct wr_zero_job *job = &g->jobs[g->head++ % WR_ZERO_JOBS];
+    zero->report.hidden_ns += wr_clock_ns() - job->started;
+    deliver(zero, job);
+}
+
+weir_status wr_zero_reduce_progress(weir_zero *zero)
+{
+    struct wr_zero_grads *g = &zero->g;
+    int64_t begin = wr_clock_ns();
+    weir_status status = start_second(zero);
+    while (status == WEIR_OK && g->head != g->tail) {
+        struct wr_zero_job *job = &g->jobs[g->head % WR_ZERO_JOBS];
+        if (job->phase != WR_ZERO_REDUCING || (status = weir_test(&job->request)) == WEIR_IN_PROGRESS)
+            break;
+        if (status == WEIR_OK)
+            end_job(zero);
+    }
+    zero->report.exposed_ns += wr_clock_ns() - begin;
+    return status == WEIR_OK || status == WEIR_IN_PROGRESS ? WEIR_OK : wr_zero_comm_failed(zero, status);
+}
+
+weir_status wr_zero_reduce_oldest(weir_zero *zero)
+{
+    struct wr_zero_job *job = &zero->g.jobs[zero->g.head % WR_ZERO_JOBS];
+    weir_status status = WEIR_OK;
+    while (status == WEIR_OK && job->phase != WR_ZERO_REDUCING) {
+        status = wr_zero_wait(zero, &job->request);
+        if (status == WEIR_OK && job->phase == WR_ZERO_SCATTERING)
+            job->phase = WR_ZERO_SCATTERED;
+        if (status == WEIR_OK && (status = start_second(zero)) != WEIR_OK)
+            status = wr_zero_comm_failed(zero, status);
+    }
+    if (status == WEIR_OK)
+        status = wr_zero_wait(zero, &job->request);
+    if (status == WEIR_OK)
+        end_job(zero);
+    return status;
+}
+
+weir_status wr_zero_reduce_all(weir_zero *zero)
+{
+    weir_status status = WEIR_OK;
+    while (status == WEIR_OK && zero->g.head != zero->g.tail)
+        status = wr_zero_reduce_oldest(zero);
+    return status;
+}
+
+weir_status wr_zero_reduce(weir_zero *zero, uint64_t section, struct wr_zero_slot *slot, bool extra)
+{
+    struct wr_zero_grads *g = &zero->g;
+    const struct wr_zero_section *s = &zero->l.sections[section];
+    weir_status status = g->tail - g->head == WR_ZERO_JOBS ? wr_zero_reduce_oldest(zero) : WEIR_OK;
+    if (status != WEIR_OK)
+        return status;
+    struct wr_zero_job *job = &g->jobs[g->tail % WR_ZERO_JOBS];
+    *job = (struct wr_zero_job){.section = section, .slot = slot, .data = slot->data + s->at * zero->gsize, .round = g->round,
+                                .extra = extra, .started = wr_clock_ns()};
+    if (zero->rsize != zero->gsize)
+        narrow(zero, job->data, s->n);
+    slot->reading++;
+    g->tail++;
+    status = scatter(zero, job);
+    zero->report.exposed_ns += wr_clock_ns() - job->started;
+    return status == WEIR_OK ? WEIR_OK : wr_zero_comm_failed(zero, status);
+}

@@ -1,0 +1,291 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/* What others see of the sharded values: lists of parts for checkpoints, whole arrays gathered and set. */
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/compiler.h"
+#include "base/error.h"
+#include "optim/zero.h"
+
+/* ---- arrays ---- */
+
+enum { PARAM = -1, GRAD = -2, NONE = -3 }; /* instead of the number of a state */
+
+/* An array of a tensor. */
+struct array {
+    const struct wr_zero_tensor *tensor;
+    int state;
+    weir_type type;
+    uint64_t span;  /* elements of the tensor for each entry; 0: the array is in one place */
+    uint64_t total; /* entries */
+};
+
+static void describe(const weir_zero *zero, const struct wr_zero_tensor *t, int state, struct array *a)
+{
+    *a = (struct array){t, state, WEIR_FP32, 1, t->n};
+    if (state == PARAM && t->frozen)
+        a->type = (weir_type)zero->o.param_type;
+    if (state < 0)
+        return;
+    const weir_rule *rule = wr_zero_group(&zero->o, t)->rule;
+    weir_rule_state s = {.size = sizeof s};
+    weir_rule_state_info(rule, (unsigned)state, &s);
+    a->type = (weir_type)s.type;
+    a->span = s.span;
+    a->total = s.span ? weir_rule_state_count(rule, (unsigned)state, 1, t->n)
+                      : weir_rule_state_count(rule, (unsigned)state, t->rows, t->cols);
+}
+
+static const char *kind_of(const weir_zero *zero, const struct array *a)
+{
+    weir_rule_state s = {.size = sizeof s};
+    if (a->state < 0)
+        return "param";
+    weir_rule_state_info(wr_zero_group(&zero->o, a->tensor)->rule, (unsigned)a->state, &s);
+    return s.name;
+}
+
+/* The entries that elements first .. first + n - 1 have: where they begin and how many. */
+static uint64_t entries(const struct array *a, uint64_t first, uint64_t n, uint64_t *count)
+{
+    if (!a->span) {
+        *count = n ? a->total : 0;
+        return 0;
+    }
+    uint64_t from = first / a->span, to = (first + n + a->span - 1) / a->span;
+    *count = n ? to - from : 0;
+    return from;
+}
+
+static void *piece_data(const struct wr_zero_piece *p, int state)
+{
+    if (state >= 0)
+        return p->states[state];
+    return p->master ? (void *)p->master : p->param;
+}
+
+/* ---- parts ---- */
+
+uint64_t weir_zero_state_count(const weir_zero *zero)
+{
+    return zero->nparts;
+}
+
+weir_status weir_zero_state_get(const weir_zero *zero, uint64_t index, weir_zero_part *part)
+{
+    if (index >= zero->nparts || !part)
+        return WEIR_ERR_INVALID;
+    const struct wr_zero_piece *p = &zero->pieces[zero->parts[index].piece];
+    const struct wr_zero_tensor *t = p->tensor;
+    struct array a;
+    describe(zero, t, zero->parts[index].state, &a);
+    weir_zero_part made = {.name = t->name, .kind = kind_of(zero, &a), .unit = t->unit, .tensor = t->index, .type = (uint64_t)a.type,
+                           .ndim = 1, .shape = {a.total}, .total = a.total, .replica = (uint64_t)zero->my_replica,
+                           .data = piece_data(p, a.state)};
+    made.first = entries(&a, p->first, p->n, &made.count);
+    if (a.span == 1) {
+        made.ndim = t->said.ndim;
+        memcpy(made.shape, t->said.shape, sizeof made.shape);
+    }
+    made.size = WR_MIN(part->size, sizeof made);
+    memcpy(part, &made, made.size);
+    return WEIR_OK;
+}
+
+void weir_zero_state_counters(const weir_zero *zero, weir_zero_counters *counters)
+{
+    weir_zero_counters now = {WR_MIN(counters->size, sizeof now), zero->step, zero->skipped, zero->loss_scale, zero->good};
+    memcpy(counters, &now, now.size);
+}
+
+/* ---- setting ---- */
+
+/* Nobody reads parameters any more. */
+static weir_status before_change(weir_zero *zero)
+{
+    if (zero->broken)
+        return zero->error.status;
+    if (zero->in_pass)
+        return wr_zero_fail(zero, WEIR_ERR_INVALID, "call weir_zero_end() first", "ZeRO engine: values are looked at inside a pass");
+    weir_status status = wr_zero_live_settle(zero);
+    for (uint64_t s = 0; status == WEIR_OK && s < zero->l.nsections; s++)
+        status = wr_zero_wait(zero, &zero->param_requests[s]);
+    return status == WEIR_OK ? wr_zero_wait(zero, &zero->fence) : status;
+}
+
+static weir_status meet(weir_zero *zero)
+{
+    weir_status status = weir_barrier(zero->all);
+    return status == WEIR_OK ? WEIR_OK : wr_zero_comm_failed(zero, status);
+}
+
+static void refresh(const weir_zero *zero, const struct wr_zero_piece *p)
+{
+    if (p->master && p->param != p->master)
+        weir_convert(p->param, (weir_type)zero->o.param_type, p->master, WEIR_FP32, p->n);
+}
+
+static weir_status distribute_block(weir_zero *zero, uint64_t block)
+{
+    const struct wr_zero_block *b = &zero->l.blocks[block];
+    weir_status status = WEIR_OK;
+    for (uint64_t s = b->section; status == WEIR_OK && s < b->section + b->nsections; s++)
+        status = wr_zero_distribute(zero, s);
+    return status;
+}
+
+weir_status weir_zero_state_loaded(weir_zero *zero, const weir_zero_counters *counters)
+{
+    weir_status status = before_change(zero);
+    if (status == WEIR_OK)
+        status = meet(zero);
+    if (status != WEIR_OK)
+        return status;
+    for (uint64_t i = 0; i < zero->npieces; i++)
+        refresh(zero, &zero->pieces[i]);
+    for (uint64_t b = 0; status == WEIR_OK && b < zero->l.nblocks; b++)
+        status = distribute_block(zero, b);
+    if (status == WEIR_OK)
+        status = wr_zero_live_forget(zero);
+    if (counters) {
+        weir_zero_counters c = {sizeof c, zero->step, zero->skipped, zero->loss_scale, zero->good};
+        memcpy(&c, counters, WR_MIN(counters->size, sizeof c));
+        zero->step = c.step;
+        zero->skipped = c.skipped;
+        zero->loss_scale = c.loss_scale;
+        zero->good = c.good;
+    }
+    return status == WEIR_OK ? meet(zero) : status;
+}
+
+/* ---- whole arrays ---- */
+
+static weir_status find(weir_zero *zero, uint64_t unit, uint64_t tensor, const char *kind, struct array *a)
+{
+    if (unit >= zero->l.nunits || tensor >= zero->l.units[unit].ntensors || !kind)
+        return wr_zero_fail(zero, WEIR_ERR_INVALID, NULL, "ZeRO engine: there is no tensor %llu of unit %llu",
+                            (unsigned long long)tensor, (unsigned long long)unit);
+    const struct wr_zero_tensor *t = zero->l.units[unit].tensors[tensor].origin;
+    int state = !strcmp(kind, "param") ? PARAM : !strcmp(kind, "grad") && !t->frozen ? GRAD : NONE;
+    const weir_rule *rule = t->frozen ? NULL : wr_zero_group(&zero->o, t)->rule;
+    for (unsigned k = 0; state == NONE && rule && k < weir_rule_nstates(rule); k++) {
+        weir_rule_state s = {.size = sizeof s};
+        weir_rule_state_info(rule, k, &s);
+        if (!strcmp(s.name, kind))
+            state = (int)k;
+    }
+    if (state != NONE)
+        describe(zero, t, state, a);
+    if (state == NONE || !a->total)
+        return wr_zero_fail(zero, WEIR_ERR_NOT_FOUND, "see the states of its rule", "ZeRO engine: %s has no \"%s\"", t->name, kind);
+    return WEIR_OK;
+}
+
+/* The part of a tensor that rank `r` has of a section: its first element and how many. */
+static uint64_t part_of(const struct wr_zero_section *s, const struct wr_zero_tensor *t, int r, uint64_t *n)
+{
+    uint64_t low = WR_MAX(s->at + wr_zero_bound(s, r), t->at), high = WR_MIN(s->at + wr_zero_bound(s, r + 1), t->at + t->n);
+    *n = high > low ? high - low : 0;
+    return *n ? low - t->at : 0;
+}
+
+static struct wr_zero_piece *piece_of(const weir_zero *zero, uint64_t section, const struct wr_zero_tensor *t)
+{
+    for (uint64_t i = zero->section_piece[section]; i < zero->section_piece[section + 1]; i++)
+        if (zero->pieces[i].tensor == t)
+            return &zero->pieces[i];
+    return NULL;
+}
+
+/* This rank's part of an array as it is to be gathered: a frozen parameter in fp32, a gradient as the mean. */
+static void take(const weir_zero *zero, const struct wr_zero_piece *p, const struct array *a, void *to)
+{
+    const struct wr_zero_section *s = &zero->l.sections[p->section];
+    uint64_t count;
+    entries(a, p->first, p->n, &count);
+    if (a->state >= 0 || (a->state == PARAM && p->master)) {
+        memcpy(to, piece_data(p, a->state), count * weir_type_size(a->type));
+    } else if (a->state == PARAM) {
+        weir_convert(to, WEIR_FP32, p->param, a->type, p->n);
+    } else {
+        weir_type type;
+        const unsigned char *grad = wr_zero_grad_of(zero, p->section, &type);
+        float *values = to;
+        weir_convert(values, WEIR_FP32, grad + (p->at - s->at - wr_zero_bound(s, zero->my_shard)) * weir_type_size(type), type, p->n);
+        for (uint64_t i = 0; i < p->n; i++)
+            values[i] *= (float)zero->grad_scale;
+    }
+}
+
+static weir_status gather_section(weir_zero *zero, const struct array *a, uint64_t section, void *values, void *mine, uint64_t *counts)
+{
+    const struct wr_zero_section *s = &zero->l.sections[section];
+    const struct wr_zero_piece *p = piece_of(zero, section, a->tensor);
+    weir_type type = a->state >= 0 ? a->type : WEIR_FP32;
+    uint64_t begin = UINT64_MAX;
+    for (int r = 0; r < zero->nshard; r++) {
+        uint64_t n, first = part_of(s, a->tensor, r, &n), from = entries(a, first, n, &counts[r]);
+        if (n && begin == UINT64_MAX)
+            begin = from;
+    }
+    if (begin == UINT64_MAX)
+        return WEIR_OK;
+    unsigned char *to = (unsigned char *)values + begin * weir_type_size(type);
+    if (zero->nshard == 1) {
+        take(zero, p, a, to);
+        return WEIR_OK;
+    }
+    if (p)
+        take(zero, p, a, mine);
+    weir_status status = weir_allgatherv(zero->shard, mine, to, counts, NULL, type);
+    return status == WEIR_OK ? WEIR_OK : wr_zero_comm_failed(zero, status);
+}
+
+weir_status weir_zero_gather(weir_zero *zero, uint64_t unit, uint64_t tensor, const char *kind, void *values)
+{
+    struct array a;
+    weir_status status = find(zero, unit, tensor, kind, &a);
+    if (status == WEIR_OK)
+        status = before_change(zero);
+    if (status != WEIR_OK)
+        return status;
+    uint64_t bytes = a.total * sizeof(float) + 64; /* no element is larger */
+    void *mine = wr_zero_alloc(zero, bytes, "a gathered array");
+    uint64_t *counts = calloc((size_t)zero->nshard, sizeof *counts);
+    const struct wr_zero_block *b = &zero->l.blocks[a.tensor->block];
+    if (!mine || !counts)
+        status = wr_error_memory(&zero->error, bytes, "a gathered array");
+    for (uint64_t s = b->section; status == WEIR_OK && s < b->section + b->nsections; s++)
+        status = gather_section(zero, &a, s, values, mine, counts);
+    free(counts);
+    wr_zero_free(zero, mine, bytes);
+    return status;
+}
+
+weir_status weir_zero_scatter(weir_zero *zero, uint64_t unit, uint64_t tensor, const char *kind, const void *values)
+{
+    struct array a;
+    weir_status status = find(zero, unit, tensor, kind, &a);
+    if (status == WEIR_OK && a.state == GRAD)
+        status = wr_zero_fail(zero, WEIR_ERR_INVALID, "add to weir_zero_grad() instead", "ZeRO engine: gradients cannot be set");
+    if (status == WEIR_OK)
+        status = before_change(zero);
+    if (status == WEIR_OK)
+        status = meet(zero);
+    for (uint64_t i = 0; status == WEIR_OK && i < zero->npieces; i++) {
+        const struct wr_zero_piece *p = &zero->pieces[i];
+        uint64_t count, first = entries(&a, p->first, p->n, &count);
+        if (p->tensor != a.tensor)
+            continue;
+        if (a.state == PARAM && !p->master)
+            weir_convert(p->param, a.type, (const float *)values + first, WEIR_FP32, count);
+        else
+            memcpy(piece_data(p, a.state), (const unsigned char *)values + first * weir_type_size(a.type), count * weir_type_size(a.type));
+        refresh(zero, p);
+    }
+    if (status == WEIR_OK && a.state == PARAM)
+        status = distribute_block(zero, a.tensor->block);
+    if (status == WEIR_OK)
+        status = wr_zero_live_forget(zero);
+    return status == WEIR_OK ? meet(zero) : status;
+}

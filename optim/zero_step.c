@@ -1,0 +1,218 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/*
+ * The step: all ranks agree on what the gradient is and what becomes of it, in one all-reduce of a few numbers (two, when a rank has
+ * gradients that came too late), and update.
+ */
+#include <math.h>
+#include <string.h>
+
+#include "base/clock.h"
+#include "base/compiler.h"
+#include "optim/zero.h"
+
+/*
+ * What is summed over all ranks. The four quarters of a hash, and their squares, tell whether all ranks have the same one: n times
+ * the sum of squares is the square of the sum only then (Cauchy and Schwarz), and all of it is exact in fp64.
+ */
+enum { NORM, WEIGHT, BAD, LATE, HASH, SQUARES = HASH + 4, NUMBERS = SQUARES + 4 };
+
+static void own_numbers(const weir_zero *zero, const weir_zero_step_options *options, double numbers[NUMBERS])
+{
+    uint64_t h = wr_zero_grads_seen(zero);
+    double sum = 0;
+    memset(numbers, 0, NUMBERS * sizeof *numbers);
+    for (uint64_t i = 0; i < zero->npieces; i++)
+        if (zero->pieces[i].master && !(zero->pieces[i].tensor->said.flags & WEIR_ZERO_NORM_ELSEWHERE))
+            sum += zero->pieces[i].sum;
+        else if (zero->pieces[i].master && !isfinite(zero->pieces[i].sum))
+            numbers[BAD] = 1;
+    if (!isfinite(sum))
+        numbers[BAD] = 1;
+    else if (zero->my_replica == 0)
+        numbers[NORM] = sum;
+    numbers[WEIGHT] = options->weight;
+    numbers[LATE] = wr_zero_grads_late(zero);
+    for (int i = 0; i < 4; i++) {
+        double quarter = (double)(h >> 16 * i & 0xffff);
+        numbers[HASH + i] = quarter;
+        numbers[SQUARES + i] = quarter * quarter;
+    }
+}
+
+static bool same_everywhere(const weir_zero *zero, const double numbers[NUMBERS])
+{
+    bool same = true;
+    for (int i = 0; i < 4; i++)
+        same &= numbers[SQUARES + i] * zero->nranks == numbers[HASH + i] * numbers[HASH + i];
+    return same;
+}
+
+static weir_status sum_up(weir_zero *zero, weir_comm *comm, double *numbers, uint64_t n)
+{
+    int64_t begin = wr_clock_ns();
+    weir_status status = weir_comm_size(comm) > 1 ? weir_allreduce(comm, WEIR_IN_PLACE, numbers, n, WEIR_FP64, WEIR_SUM) : WEIR_OK;
+    zero->report.exposed_ns += wr_clock_ns() - begin;
+    return status == WEIR_OK ? WEIR_OK : wr_zero_comm_failed(zero, status);
+}
+
+/* All gradients are reduced, and `numbers` are the sums over all ranks. */
+static weir_status agree(weir_zero *zero, const weir_zero_step_options *options, double numbers[NUMBERS])
+{
+    own_numbers(zero, options, numbers);
+    weir_status status = sum_up(zero, zero->all, numbers, NUMBERS);
+    if (status == WEIR_OK && numbers[LATE] > 0) {
+        status = wr_zero_grads_extra(zero);
+        own_numbers(zero, options, numbers);
+        if (status == WEIR_OK)
+            status = sum_up(zero, zero->all, numbers, NUMBERS);
+    }
+    if (status == WEIR_OK && zero->o.norm_comm) {
+        double over[2] = {numbers[NORM], numbers[BAD]};
+        status = sum_up(zero, zero->o.norm_comm, over, 2);
+        numbers[NORM] = over[0];
+        numbers[BAD] = over[1];
+    }
+    return status;
+}
+
+/* Everything that this rank has begun is complete: parameters of the last step, gathered ones, reductions. */
+static weir_status complete(weir_zero *zero)
+{
+    weir_status status = wr_zero_grads_finish(zero);
+    if (status == WEIR_OK)
+        status = wr_zero_live_settle(zero);
+    for (uint64_t s = 0; status == WEIR_OK && s < zero->l.nsections; s++)
+        status = wr_zero_wait(zero, &zero->param_requests[s]);
+    return status == WEIR_OK ? wr_zero_wait(zero, &zero->fence) : status;
+}
+
+static weir_status check(weir_zero *zero, const weir_zero_step_options *o)
+{
+    if (zero->broken)
+        return zero->error.status;
+    if (zero->in_pass)
+        return wr_zero_fail(zero, WEIR_ERR_INVALID, "call weir_zero_end() first", "ZeRO engine: a step inside a pass");
+    if (!(o->weight >= 0) || isinf(o->weight) || isnan(o->lr))
+        return wr_zero_fail(zero, WEIR_ERR_INVALID, "begin with WEIR_ZERO_STEP_INIT", "ZeRO engine: a step with weight %g and learning rate %g",
+                            o->weight, o->lr);
+    for (uint64_t g = 0; o->lr < 0 && g < zero->o.ngroups; g++)
+        if (!(zero->o.groups[g].flags & WEIR_GROUP_FROZEN) && !zero->o.groups[g].schedule)
+            return wr_zero_fail(zero, WEIR_ERR_INVALID, "give the group a schedule, or the step a learning rate",
+                                "ZeRO engine: group %llu has no learning rate", (unsigned long long)g);
+    return WEIR_OK;
+}
+
+static void rescale(weir_zero *zero, bool good)
+{
+    if (!zero->o.scale_window)
+        return;
+    if (!good) {
+        zero->loss_scale = fmax(zero->loss_scale / 2, fmin(1, zero->o.loss_scale));
+        zero->good = 0;
+    } else if (++zero->good == zero->o.scale_window) {
+        zero->loss_scale *= 2;
+        zero->good = 0;
+    }
+}
+
+static weir_status apply(weir_zero *zero, const weir_zero_step_options *options)
+{
+    weir_zero_report *r = &zero->report;
+    zero->step++;
+    weir_status status = wr_zero_update(zero, options, zero->grad_scale * r->clip);
+    if (status == WEIR_OK && zero->o.stage == 3 && zero->nshard > 1 &&
+        (status = weir_ibarrier(zero->shard, &zero->fence)) != WEIR_OK)
+        status = wr_zero_comm_failed(zero, status);
+    return status;
+}
+
+static weir_status decide(weir_zero *zero, const weir_zero_step_options *options, const double numbers[NUMBERS])
+{
+    weir_zero_report *r = &zero->report;
+    uint64_t passes = options->passes ? options->passes : zero->o.accumulate;
+    double total = numbers[WEIGHT] > 0 ? numbers[WEIGHT] : (double)zero->nranks * (double)passes;
+    bool good = numbers[BAD] == 0;
+    if (same_everywhere(zero, numbers))
+        wr_zero_grads_adopt(zero);
+    r->loss_scale = zero->loss_scale;
+    zero->grad_scale = 1 / (zero->loss_scale * total);
+    r->norm = good ? sqrt(numbers[NORM]) * zero->grad_scale : (double)NAN;
+    r->clip = good && zero->o.clip_norm > 0 ? weir_clip_factor(r->norm, zero->o.clip_norm) : 1;
+    r->skipped = !good;
+    zero->skipped += !good;
+    rescale(zero, good);
+    if (good)
+        return apply(zero, options);
+    if (zero->o.nonfinite == WEIR_ZERO_SKIP)
+        return WEIR_OK;
+    return wr_zero_fail(zero, WEIR_ERR_NOT_FINITE, "lower the learning rate, or let such steps be skipped",
+                        "ZeRO engine: the gradient of step %llu is not finite", (unsigned long long)zero->step + 1);
+}
+
+static double rate(const weir_zero *zero, const weir_zero_step_options *o)
+{
+    const weir_group *g = &zero->o.groups[0];
+    weir_rule_step step = WEIR_RULE_STEP_INIT;
+    if (o->lr >= 0)
+        return o->lr * g->lr_scale;
+    if (g->flags & WEIR_GROUP_FROZEN || weir_group_step(g, WR_MAX(zero->step, 1), 1, &step) != WEIR_OK)
+        return 0;
+    return step.lr;
+}
+
+/* Gives the report away and begins a new one. */
+static void report(weir_zero *zero, const weir_zero_step_options *options, weir_zero_report *to)
+{
+    weir_zero_report *r = &zero->report;
+    r->step = zero->step;
+    r->lr = rate(zero, options);
+    r->total_ns = zero->begun ? wr_clock_ns() - zero->begun : 0;
+    r->memory_bytes = zero->memory;
+    if (to) {
+        size_t size = WR_MIN(to->size, sizeof *r);
+        memcpy(to, r, size);
+        to->size = size;
+    }
+    *r = (weir_zero_report){.memory_peak = r->memory_peak, .differs_unit = -1};
+    zero->begun = 0;
+}
+
+/* The gradients are used up. */
+static void new_step(weir_zero *zero)
+{
+    wr_zero_grads_reset(zero);
+    zero->passes = 0;
+}
+
+weir_status weir_zero_step(weir_zero *zero, const weir_zero_step_options *options, weir_zero_report *to)
+{
+    weir_zero_step_options o = WEIR_ZERO_STEP_INIT;
+    double numbers[NUMBERS];
+    if (options)
+        memcpy(&o, options, WR_MIN(options->size, sizeof o));
+    weir_status status = check(zero, &o);
+    if (status != WEIR_OK)
+        return status;
+    if ((status = complete(zero)) == WEIR_OK && (status = agree(zero, &o, numbers)) == WEIR_OK)
+        status = decide(zero, &o, numbers);
+    new_step(zero);
+    if (status == WEIR_OK)
+        report(zero, &o, to);
+    return status;
+}
+
+weir_status weir_zero_reset(weir_zero *zero)
+{
+    if (zero->broken)
+        return zero->error.status;
+    if (zero->in_pass)
+        return wr_zero_fail(zero, WEIR_ERR_INVALID, "call weir_zero_end() first", "ZeRO engine: gradients are thrown away inside a pass");
+    weir_status status = zero->passes ? wr_zero_grads_finish(zero) : WEIR_OK;
+    new_step(zero);
+    return status;
+}
+
+double weir_zero_loss_scale(const weir_zero *zero)
+{
+    return zero->loss_scale;
+}

@@ -1,0 +1,123 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/* Applying the rules to this rank's pieces. */
+#include <string.h>
+
+#include "base/clock.h"
+#include "base/compiler.h"
+#include "optim/zero.h"
+
+/* What a piece is updated with. */
+struct update {
+    const weir_rule *rule;
+    weir_rule_step step;
+    weir_rule_data data;
+};
+
+static weir_status describe(weir_zero *zero, const weir_zero_step_options *options, double scale, const struct wr_zero_piece *p,
+                            struct update *u)
+{
+    const weir_group *group = wr_zero_group(&zero->o, p->tensor);
+    const struct wr_zero_section *s = &zero->l.sections[p->section];
+    weir_type type;
+    unsigned char *grad = wr_zero_grad_of(zero, p->section, &type);
+    weir_status status = WEIR_OK;
+    *u = (struct update){group->rule, WEIR_RULE_STEP_INIT, WEIR_RULE_DATA_INIT};
+    if (options->lr < 0) {
+        status = weir_group_step(group, zero->step, scale, &u->step);
+    } else {
+        u->step.step = zero->step;
+        u->step.lr = options->lr * group->lr_scale;
+        u->step.weight_decay = group->weight_decay;
+        u->step.grad_scale = scale;
+    }
+    if (p->tensor->said.flags & WEIR_ZERO_NO_DECAY)
+        u->step.weight_decay = 0;
+    u->data.master = p->master;
+    u->data.grad = grad + (p->at - s->at - wr_zero_bound(s, zero->my_shard)) * weir_type_size(type);
+    u->data.grad_type = type;
+    if (p->param != p->master) {
+        u->data.out = p->param;
+        u->data.out_type = zero->o.param_type;
+    }
+    memcpy(u->data.states, p->states, sizeof u->data.states);
+    return status;
+}
+
+static bool by_norms(const weir_zero *zero, const struct wr_zero_piece *p)
+{
+    return p->master && weir_rule_access(wr_zero_group(&zero->o, p->tensor)->rule) == WEIR_ACCESS_TENSOR;
+}
+
+/* The first half of rules that look at norms of tensors: their sums over all ranks. */
+static weir_status prepare(weir_zero *zero, const weir_zero_step_options *options, double scale)
+{
+    struct update u;
+    weir_status status = WEIR_OK;
+    uint64_t n = zero->l.ntensors * 2;
+    memset(zero->tensor_sums, 0, n * sizeof(double));
+    for (uint64_t i = 0; status == WEIR_OK && i < zero->npieces; i++) {
+        const struct wr_zero_piece *p = &zero->pieces[i];
+        uint64_t blocks = weir_norm_blocks(0, p->n);
+        double *sums = zero->tensor_sums + 2 * p->tensor->number, *parts = zero->work;
+        if (!by_norms(zero, p))
+            continue;
+        status = describe(zero, options, scale, p, &u);
+        if (status == WEIR_OK)
+            status = weir_rule_prepare(u.rule, &u.step, &u.data, 0, p->n, parts, &zero->error);
+        sums[0] += weir_norm_fold(parts, blocks);
+        sums[1] += weir_norm_fold(parts + blocks, blocks);
+    }
+    if (zero->nshard == 1 || status != WEIR_OK)
+        return status;
+    status = weir_allreduce(zero->shard, WEIR_IN_PLACE, zero->tensor_sums, n, WEIR_FP64, WEIR_SUM);
+    return status == WEIR_OK ? WEIR_OK : wr_zero_comm_failed(zero, status);
+}
+
+static weir_status update(weir_zero *zero, const weir_zero_step_options *options, double scale, const struct wr_zero_piece *p)
+{
+    struct update u;
+    weir_status status = p->master ? describe(zero, options, scale, p, &u) : WEIR_OK;
+    if (status != WEIR_OK || !p->master)
+        return status;
+    if (weir_rule_access(u.rule) == WEIR_ACCESS_MATRIX)
+        return weir_rule_update_tensor(u.rule, &u.step, &u.data, 0, p->tensor->rows, p->tensor->cols, zero->work, &zero->error);
+    if (by_norms(zero, p))
+        u.step.ratio = weir_rule_ratio(u.rule, &u.step, zero->tensor_sums[2 * p->tensor->number], zero->tensor_sums[2 * p->tensor->number + 1]);
+    return weir_rule_update(u.rule, &u.step, &u.data, 0, p->n, &zero->error);
+}
+
+weir_status wr_zero_distribute(weir_zero *zero, uint64_t section)
+{
+    const struct wr_zero_section *s = &zero->l.sections[section];
+    weir_type type = (weir_type)zero->o.param_type;
+    if (zero->o.stage == 3 || zero->nshard == 1)
+        return WEIR_OK;
+    void *all = wr_zero_section_params(zero, s);
+    weir_request **request = &zero->param_requests[section];
+    weir_status status = wr_zero_wait(zero, request);
+    if (status != WEIR_OK)
+        return status;
+    int64_t begin = wr_clock_ns();
+    zero->report.gather_bytes += (s->n - wr_zero_part(s, zero->my_shard)) * zero->wsize;
+    status = s->bounds ? weir_iallgatherv(zero->shard, WEIR_IN_PLACE, all, s->counts, NULL, type, request)
+                       : weir_iallgather(zero->shard, WEIR_IN_PLACE, all, s->per, type, request);
+    zero->report.exposed_ns += wr_clock_ns() - begin;
+    return status == WEIR_OK ? WEIR_OK : wr_zero_comm_failed(zero, status);
+}
+
+weir_status wr_zero_update(weir_zero *zero, const weir_zero_step_options *options, double scale)
+{
+    bool norms = false;
+    for (uint64_t u = 0; u < zero->o.ngroups; u++)
+        norms |= !(zero->o.groups[u].flags & WEIR_GROUP_FROZEN) && weir_rule_access(zero->o.groups[u].rule) == WEIR_ACCESS_TENSOR;
+    weir_status status = norms ? prepare(zero, options, scale) : WEIR_OK;
+    for (uint64_t s = 0; status == WEIR_OK && s < zero->l.nsections; s++) {
+        int64_t begin = wr_clock_ns();
+        for (uint64_t i = zero->section_piece[s]; status == WEIR_OK && i < zero->section_piece[s + 1]; i++)
+            status = update(zero, options, scale, &zero->pieces[i]);
+        zero->report.update_ns += wr_clock_ns() - begin;
+        if (status == WEIR_OK && zero->l.sections[s].trainable)
+            status = wr_zero_distribute(zero, s);
+    }
+    return status;
+}
