@@ -114,6 +114,15 @@ static bool one_is_complete(void *arg)
     return false;
 }
 
+/* Which of them to look after when none completes for long: the first that can tell who has not come. */
+static size_t first_overdue(const struct any *any)
+{
+    size_t i = 0;
+    while (i < any->n && (!any->requests[i] || !any->requests[i]->overdue))
+        i++;
+    return i;
+}
+
 weir_status weir_waitany(size_t n, weir_request **requests, size_t *index)
 {
     struct any any = {n, n, requests};
@@ -127,13 +136,17 @@ weir_status weir_waitany(size_t n, weir_request **requests, size_t *index)
     if (!e)
         return WEIR_OK;
     wr_engine_lock(e);
-    weir_status status = wr_engine_wait(e, one_is_complete, &any, WR_TIME_INF, &err);
-    if (!status) {
-        bool stays = requests[any.index]->persistent;
-        status = end_request(requests[any.index], &err);
-        if (!stays)
-            requests[any.index] = NULL;
-        *index = any.index;
+    size_t watched = first_overdue(&any);
+    weir_status status =
+        wr_engine_wait_long(e, one_is_complete, &any, watched < n ? requests[watched]->overdue : NULL, &err);
+    if (!status || (watched < n && requests[watched]->complete)) { /* the one that was watched may have been given up */
+        weir_error other;
+        *index = status ? watched : any.index;
+        weir_request *r = requests[*index];
+        if (!r->persistent)
+            requests[*index] = NULL;
+        weir_status ended = end_request(r, status ? &other : &err);
+        status = status ? status : ended;
     }
     wr_engine_unlock(e);
     return status ? wr_ctx_fail(e->ctx, &err, "weir_waitany") : WEIR_OK;

@@ -162,7 +162,8 @@ weir_status weir_waitall(size_t n, weir_request **requests);
  * @param n  number of requests
  * @param[in,out] requests  n requests; NULL ones are passed over; the completed one is set to NULL
  * @param[out] index        which one; n when all were NULL
- * @return ::WEIR_OK or the completed operation's error
+ * @return ::WEIR_OK or the completed operation's error; ::WEIR_ERR_TIMEOUT when none has completed within WEIR_TIMEOUT and one of
+ *         them is a collective: that one has ended, then
  *
  * Thread safety: safe from any thread on different requests.
  */

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * A rank comes late to a collective call. usage: overdue_test warn|error barrier|ibarrier|first|alloc SECONDS. With `warn` the call
+ * A rank comes late to a collective call. usage: overdue_test warn|error barrier|ibarrier|any|first|alloc SECONDS. With `warn` the call
  * succeeds in the end (the log is looked at by the script); with `error` (WEIR_TIMEOUT is set) the others get WEIR_ERR_TIMEOUT that
  * names the late rank and its last call, and nothing can be called on the communicator any more.
  */
@@ -20,6 +20,17 @@ static weir_status late_call(const char *what)
     if (!strcmp(what, "ibarrier")) {
         weir_status status = weir_ibarrier(comm, &r);
         return status ? status : weir_wait(&r);
+    }
+    if (!strcmp(what, "any")) { /* of a message that does not come for now, and a barrier */
+        weir_request *two[3] = {NULL};
+        size_t i = 0;
+        OK(weir_irecv(comm, NULL, 0, rank, 5, NULL, &two[1]));
+        OK(weir_ibarrier(comm, &two[2]));
+        weir_status status = weir_waitany(3, two, &i);
+        CHECK(i == 2 && !two[2] && two[1], "waitany gave %zu", i);
+        OK(weir_send(comm, NULL, 0, rank, 5));
+        OK(weir_wait(&two[1]));
+        return status;
     }
     weir_status status = weir_mem_alloc(comm, 4096, 0, &mem);
     return status ? status : weir_mem_free(mem);
