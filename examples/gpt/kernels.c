@@ -22,23 +22,31 @@ static inline real exponential(real x)
     return exp(x);
 }
 #else
-/* e^x to 2 units in the last place: 2^n times a polynomial on half a power of two to either side (Cephes' coefficients). */
+/*
+ * e^x to 2 units in the last place: 2^n times a polynomial on half a power of two to either side (Cephes' coefficients). x is first
+ * brought into [-87, 87], by its bits: a comparison of floats would become a branch, which does not vectorise. What is not finite gives
+ * NaN.
+ */
 static inline real exponential(real x)
 {
-    x = x < -87.0f ? -87.0f : x > 88.0f ? 88.0f : x;
-    int32_t n = (int32_t)(x * 1.44269504f + (x < 0 ? -0.5f : 0.5f));
-    float f = (float)n, r = x - f * 0.693359375f + f * 2.12194440e-4f;
+    enum { SIGN = INT32_MIN, HALF = 0x3f000000, MOST = 0x42ae0000 }; /* 0.5 and 87 as bits */
+    union bits {
+        int32_t i;
+        float f;
+    } y = {.f = x}, half, power;
+    int32_t sign = y.i & SIGN, size = y.i & ~SIGN;
+    y.i = sign | (size < MOST ? size : MOST);
+    half.i = sign | HALF;
+    int32_t n = (int32_t)(y.f * 1.44269504f + half.f);
+    float whole = (float)n, r = y.f - whole * 0.693359375f + whole * 2.12194440e-4f;
     float p = 1.9875691500e-4f;
     p = p * r + 1.3981999507e-3f;
     p = p * r + 8.3334519073e-3f;
     p = p * r + 4.1665795894e-2f;
     p = p * r + 1.6666665459e-1f;
     p = p * r + 5.0000001201e-1f;
-    union {
-        uint32_t bits;
-        float value;
-    } power = {(uint32_t)(n + 127) << 23};
-    return (p * r * r + r + 1) * power.value;
+    power.i = (n + 127) << 23;
+    return (p * r * r + r + 1) * power.f + 0 * x;
 }
 #endif
 

@@ -63,20 +63,21 @@ void gpt_unit_tensor(const struct gpt_config *c, int unit, int tensor, struct gp
 {
     switch (gpt_unit_kind(c, unit)) {
     case GPT_UNIT_WTE:
-        *out = (struct gpt_tensor){"wte.weight", c->vocabulary, c->width, GPT_INITIAL_NORMAL};
+        *out = (struct gpt_tensor){"wte.weight", 3, c->vocabulary, c->width, GPT_INITIAL_NORMAL};
         break;
     case GPT_UNIT_WPE:
-        *out = (struct gpt_tensor){"wpe.weight", c->context, c->width, GPT_INITIAL_POSITION};
+        *out = (struct gpt_tensor){"wpe.weight", 3, c->context, c->width, GPT_INITIAL_POSITION};
         break;
     case GPT_UNIT_BLOCK:
         out->rows = block_tensors[tensor].rows ? block_tensors[tensor].rows * (int64_t)c->width : 1;
         out->cols = block_tensors[tensor].cols * (int64_t)c->width;
         out->initial = block_tensors[tensor].initial;
-        snprintf(out->name, sizeof out->name, "h.%d.%s", unit - 2, block_tensors[tensor].name);
+        out->unit_name = snprintf(out->name, sizeof out->name, "h.%d", unit - 2);
+        snprintf(out->name + out->unit_name, sizeof out->name - (size_t)out->unit_name, ".%s", block_tensors[tensor].name);
         break;
     case GPT_UNIT_NORM:
-        *out = tensor == 0 ? (struct gpt_tensor){"ln_f.weight", 1, c->width, GPT_INITIAL_ONE}
-                           : (struct gpt_tensor){"ln_f.bias", 1, c->width, GPT_INITIAL_ZERO};
+        *out = tensor == 0 ? (struct gpt_tensor){"ln_f.weight", 4, 1, c->width, GPT_INITIAL_ONE}
+                           : (struct gpt_tensor){"ln_f.bias", 4, 1, c->width, GPT_INITIAL_ZERO};
         break;
     }
 }

@@ -58,6 +58,7 @@ enum gpt_initial {
 
 struct gpt_tensor {
     char name[40];  /* "h.0.attn.c_attn.weight" */
+    int unit_name;  /* its first characters that name the unit, "h.0" */
     int64_t rows;   /* 1: a vector */
     int64_t cols;
     enum gpt_initial initial;

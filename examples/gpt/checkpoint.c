@@ -1,0 +1,183 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+#include "examples/gpt/checkpoint.h"
+
+#include <inttypes.h>
+#include <stdlib.h>
+#include <string.h>
+
+#define PREFIX "model."
+#define KEY    "weir-gpt" /* of the entry with what is not in tensors */
+
+/* What a rank gives, or takes. */
+struct list {
+    weir_ckpt_tensor *tensors;
+    char (*names)[128];
+    uint64_t (*shapes)[WEIR_ZERO_DIMS];
+    size_t n;
+};
+
+static void list_free(struct list *l)
+{
+    free(l->tensors);
+    free(l->names);
+    free(l->shapes);
+}
+
+/* Where two stages have wte, the first one saves it. */
+static bool second_copy(const struct gpt_trainer *t, const weir_zero_part *part)
+{
+    return t->shards.tied && t->job->stage != 0 && t->shards.unit[part->unit] == 0;
+}
+
+/* The parts of all arrays that are here; for saving those that no other rank saves. */
+static weir_status list_parts(const struct gpt_trainer *t, bool saving, struct list *l)
+{
+    size_t most = weir_zero_state_count(t->shards.zero);
+    *l = (struct list){calloc(most + 1, sizeof *l->tensors), calloc(most + 1, sizeof *l->names), calloc(most + 1, sizeof *l->shapes), 0};
+    if (!l->tensors || !l->names || !l->shapes)
+        return WEIR_ERR_NO_MEMORY;
+    for (size_t i = 0; i < most; i++) {
+        weir_zero_part part = {.size = sizeof part};
+        weir_status status = weir_zero_state_get(t->shards.zero, i, &part);
+        if (status != WEIR_OK)
+            return status;
+        if (saving && (part.replica || second_copy(t, &part)))
+            continue;
+        size_t k = l->n++;
+        bool parameter = !strcmp(part.kind, "param");
+        snprintf(l->names[k], sizeof l->names[k], "%s%s%s%s", parameter ? PREFIX : "optimizer.", parameter ? "" : part.kind,
+                 parameter ? "" : ".", part.name);
+        memcpy(l->shapes[k], part.shape, sizeof l->shapes[k]);
+        l->tensors[k] = (weir_ckpt_tensor)WEIR_CKPT_TENSOR_INIT;
+        l->tensors[k].name = l->names[k];
+        l->tensors[k].type = part.type;
+        l->tensors[k].ndims = part.ndim;
+        l->tensors[k].shape = l->shapes[k];
+        l->tensors[k].first = part.first;
+        l->tensors[k].count = part.count;
+        l->tensors[k].data = part.data;
+    }
+    return WEIR_OK;
+}
+
+/* What is not in tensors, as text. */
+static int write_state(const struct gpt_trainer *t, char *text, size_t size)
+{
+    const struct gpt_config *c = &t->config;
+    weir_zero_counters counters = {.size = sizeof counters};
+    weir_zero_state_counters(t->shards.zero, &counters);
+    return snprintf(text, size, "step %" PRId64 " position %" PRId64 " seed %" PRIu64 " updates %" PRIu64 " skipped %" PRIu64
+                    " scale %.17g good %" PRIu64 " layers %d width %d heads %d context %d vocabulary %d\n",
+                    t->step, t->position, t->shards.seed, counters.step, counters.skipped, counters.loss_scale, counters.good,
+                    c->layers, c->width, c->heads, c->context, c->vocabulary);
+}
+
+static weir_status read_state(struct gpt_trainer *t, const char *text, weir_zero_counters *k, weir_error *error)
+{
+    const struct gpt_config *c = &t->config;
+    struct gpt_config was;
+    uint64_t seed;
+    int n = sscanf(text, "step %" SCNd64 " position %" SCNd64 " seed %" SCNu64 " updates %" SCNu64 " skipped %" SCNu64
+                   " scale %lf good %" SCNu64 " layers %d width %d heads %d context %d vocabulary %d", &t->step, &t->position, &seed,
+                   &k->step, &k->skipped, &k->loss_scale, &k->good, &was.layers, &was.width, &was.heads, &was.context, &was.vocabulary);
+    if (n != 12 || was.layers != c->layers || was.width != c->width || was.heads != c->heads || was.context != c->context ||
+        was.vocabulary != c->vocabulary || seed != t->shards.seed) {
+        *error = (weir_error){.status = WEIR_ERR_MISMATCH, .rank = -1};
+        snprintf(error->message, sizeof error->message, "the checkpoint in %s is of another model, or of another --seed: it says '%.*s'",
+                 t->options->resume, (int)strcspn(text, "\n"), text);
+        return WEIR_ERR_MISMATCH;
+    }
+    return WEIR_OK;
+}
+
+bool gpt_checkpoint_open(struct gpt_checkpoint *c, struct gpt_trainer *t)
+{
+    weir_error error = {.status = WEIR_OK};
+    c->ckpt = NULL;
+    return !t->options->save || gpt_job_check(t->job, weir_ckpt_open(t->job->all, t->options->save, NULL, &c->ckpt, &error), &error);
+}
+
+void gpt_checkpoint_close(struct gpt_checkpoint *c)
+{
+    if (c->ckpt)
+        weir_ckpt_close(c->ckpt);
+    c->ckpt = NULL;
+}
+
+bool gpt_checkpoint_save(struct gpt_checkpoint *c, struct gpt_trainer *t)
+{
+    weir_ckpt_content content = WEIR_CKPT_CONTENT_INIT;
+    weir_ckpt_entry entry = WEIR_CKPT_ENTRY_INIT;
+    weir_error error = {.status = WEIR_OK};
+    struct list list;
+    char text[512];
+    if (!c->ckpt)
+        return true;
+    bool good = gpt_job_check(t->job, list_parts(t, true, &list), &error);
+    entry.key = KEY;
+    entry.bytes = text;
+    entry.nbytes = (uint64_t)write_state(t, text, sizeof text);
+    content.step = (uint64_t)t->step;
+    content.ntensors = list.n;
+    content.tensors = list.tensors;
+    content.nentries = t->job->stage == 0; /* the engines of all stages count alike */
+    content.entries = &entry;
+    good = good && gpt_job_check(t->job, weir_ckpt_save(c->ckpt, &content, &error), &error);
+    list_free(&list);
+    return good;
+}
+
+static weir_status resume(struct gpt_trainer *t, weir_zero_counters *counters, weir_error *error)
+{
+    weir_ckpt_source *source = NULL;
+    weir_ckpt_entry entry = WEIR_CKPT_ENTRY_INIT;
+    struct list list = {NULL, NULL, NULL, 0};
+    char text[512];
+    weir_status status = weir_ckpt_source_open(t->options->resume, WEIR_CKPT_LATEST, &source, error);
+    if (status == WEIR_OK)
+        status = weir_ckpt_source_entry(source, KEY, &entry);
+    if (status == WEIR_OK) {
+        snprintf(text, sizeof text, "%.*s", (int)entry.nbytes, (const char *)entry.bytes);
+        status = read_state(t, text, counters, error);
+    }
+    if (status == WEIR_OK)
+        status = list_parts(t, false, &list);
+    if (status == WEIR_OK)
+        status = weir_ckpt_source_read(source, list.tensors, list.n, error);
+    list_free(&list);
+    weir_ckpt_source_close(source);
+    return status;
+}
+
+bool gpt_checkpoint_resume(struct gpt_trainer *t)
+{
+    weir_zero_counters counters = {.size = sizeof counters};
+    weir_error error = {.status = WEIR_OK};
+    if (!t->options->resume)
+        return true;
+    if (!gpt_job_check(t->job, resume(t, &counters, &error), &error))
+        return false;
+    weir_status status = weir_zero_state_loaded(t->shards.zero, &counters);
+    return gpt_job_check(t->job, status, weir_zero_error(t->shards.zero));
+}
+
+static weir_status export(const struct gpt_trainer *t, weir_error *error)
+{
+    weir_ckpt_filter filter = WEIR_CKPT_FILTER_INIT;
+    weir_ckpt_source *source;
+    filter.prefix = PREFIX;
+    filter.replace = "";
+    weir_status status = weir_ckpt_source_open(t->options->save, WEIR_CKPT_LATEST, &source, error);
+    if (status != WEIR_OK)
+        return status;
+    status = weir_ckpt_export(source, t->options->export, &filter, error);
+    weir_ckpt_source_close(source);
+    return status;
+}
+
+bool gpt_checkpoint_export(struct gpt_trainer *t)
+{
+    weir_error error = {.status = WEIR_OK};
+    bool mine = t->options->export && weir_comm_rank(t->job->all) == 0;
+    return gpt_job_check(t->job, mine ? export(t, &error) : WEIR_OK, &error);
+}

@@ -1,0 +1,110 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/* The model forward: validation and sampling. */
+#include <math.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "examples/gpt/random.h"
+#include "examples/gpt/trainer.h"
+
+/* Part p, where it is: its input comes from the stage of the part before it, or lies here. */
+static weir_status one_part(struct gpt_trainer *t, int64_t p, struct gpt_micro *m, double *loss, const real **logits)
+{
+    int64_t chunk, other;
+    uint64_t bytes = (uint64_t)(gpt_pass_rows(&m->pass) * t->config.width) * sizeof(real);
+    real *input = t->flow[p % 2], *output = t->flow[(p + 1) % 2];
+    int owner = gpt_trainer_owner(t, p, &chunk);
+    if (owner != t->job->stage)
+        return WEIR_OK;
+    int before = p > 0 ? gpt_trainer_owner(t, p - 1, &other) : owner;
+    int after = p + 1 < t->total_parts ? gpt_trainer_owner(t, p + 1, &other) : owner;
+    weir_status status = WEIR_OK;
+    if (before != owner)
+        status = weir_recv(t->job->pp, input, bytes, before, (int)p, NULL);
+    if (status == WEIR_OK)
+        status = gpt_part_evaluate(&t->parts[chunk], m, input, output, loss, logits);
+    if (status == WEIR_OK && after != owner)
+        status = weir_send(t->job->pp, output, bytes, after, (int)p + 1);
+    return status;
+}
+
+weir_status gpt_trainer_forward(struct gpt_trainer *t, int sequences, int length, const int32_t *tokens, const int32_t *targets,
+                                double *loss, const real **logits)
+{
+    struct gpt_micro m = t->micro;
+    m.pass.sequences = sequences;
+    m.pass.length = length;
+    m.tokens = tokens;
+    m.targets = targets;
+    *logits = NULL;
+    weir_status status = weir_zero_begin(t->shards.zero, WEIR_ZERO_EVAL);
+    for (int64_t p = 0; p < t->total_parts && status == WEIR_OK; p++)
+        status = one_part(t, p, &m, loss, logits);
+    return status == WEIR_OK ? weir_zero_end(t->shards.zero) : status;
+}
+
+weir_status gpt_trainer_validate(struct gpt_trainer *t, double *loss)
+{
+    const struct gpt_data *d = t->data;
+    int64_t size = t->micro.pass.sequences, stride = size * t->job->replicas;
+    double mine = 0, sum;
+    const real *logits;
+    *loss = NAN;
+    if (!d->checks)
+        return WEIR_OK;
+    for (int64_t i = t->job->replica * size; i < d->checks; i += stride) {
+        int n = (int)(d->checks - i < size ? d->checks - i : size);
+        gpt_data_check(d, i, n, t->tokens, t->targets);
+        weir_status status = gpt_trainer_forward(t, n, t->config.context, t->tokens, t->targets, &mine, &logits);
+        if (status != WEIR_OK)
+            return status;
+    }
+    weir_status status = weir_allreduce(t->job->all, &mine, &sum, 1, WEIR_FP64, WEIR_SUM);
+    if (status == WEIR_OK)
+        *loss = sum / (double)(d->checks * t->config.context);
+    return status;
+}
+
+/* Draws a token from logits. */
+static int32_t draw(const struct gpt_trainer *t, const real *logits, double *shares, int64_t n)
+{
+    int v = t->config.vocabulary;
+    double most = logits[0], sum = 0, at = gpt_uniform((uint64_t)t->options->seed + 2, (uint64_t)n);
+    for (int i = 1; i < v; i++)
+        most = logits[i] > most ? logits[i] : most;
+    for (int i = 0; i < v; i++)
+        sum += shares[i] = exp((logits[i] - most) / t->options->temperature);
+    at *= sum;
+    for (int i = 0; i < v; i++)
+        if ((at -= shares[i]) < 0)
+            return i;
+    return v - 1;
+}
+
+weir_status gpt_trainer_sample(struct gpt_trainer *t, const int32_t *prompt, int length, int n, int32_t *tokens)
+{
+    int context = t->config.context;
+    int64_t chunk, last = gpt_trainer_owner(t, t->total_parts - 1, &chunk);
+    int32_t *window = calloc((size_t)context, sizeof *window);
+    double *shares = calloc((size_t)t->config.vocabulary, sizeof *shares), none = 0;
+    weir_status status = window && shares ? WEIR_OK : WEIR_ERR_NO_MEMORY;
+    if (status == WEIR_OK) {
+        prompt += length > context ? length - context : 0;
+        length = length > context ? context : length;
+        memcpy(window, prompt, (size_t)length * sizeof *window);
+    }
+    for (int i = 0; i < n && status == WEIR_OK; i++) {
+        const real *logits;
+        status = gpt_trainer_forward(t, 1, length, window, NULL, &none, &logits);
+        if (status == WEIR_OK && logits)
+            tokens[i] = draw(t, logits + (int64_t)(length - 1) * t->config.vocabulary, shares, i);
+        if (status == WEIR_OK)
+            status = weir_bcast(t->job->pp, &tokens[i], 1, WEIR_INT32, (int)last);
+        if (length == context)
+            memmove(window, window + 1, (size_t)--length * sizeof *window);
+        window[length++] = tokens[i];
+    }
+    free(window);
+    free(shares);
+    return status;
+}

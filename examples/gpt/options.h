@@ -1,0 +1,41 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/* The command line of weir-gpt. */
+#ifndef GPT_OPTIONS_H
+#define GPT_OPTIONS_H
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <stdio.h>
+
+struct gpt_options {
+    /* the model */
+    int64_t layers, width, heads, context, vocabulary;
+    double dropout;
+    /* the step */
+    int64_t batch, microbatches, accumulate, steps;
+    double seconds, lr, final_lr, weight_decay, beta2, clip;
+    int64_t warmup;
+    const char *rule, *lr_schedule;
+    int64_t seed;
+    /* how it is divided */
+    int64_t zero, pp, dp, chunks, threads;
+    const char *schedule, *cut;
+    /* data, and what is shown */
+    double validation, temperature;
+    int64_t eval_every, log_every, sample;
+    const char *prompt, *log, *plot;
+    /* checkpoints */
+    const char *save, *resume, *export;
+    int64_t save_every;
+    bool baseline, json, help;
+    char **paths; /* files and folders to train on */
+    int npaths;
+};
+
+/* false and a sentence when the arguments make no sense. Reads argv during the call; strings stay argv's. */
+bool gpt_options_parse(int argc, char **argv, struct gpt_options *options, char *why, size_t size);
+
+void gpt_options_help(FILE *out);
+
+#endif

@@ -1,0 +1,232 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+#include "examples/gpt/report.h"
+
+#include <errno.h>
+#include <math.h>
+#include <stdarg.h>
+#include <stdlib.h>
+#include <string.h>
+#include <time.h>
+
+static double now(void)
+{
+    struct timespec t;
+    clock_gettime(CLOCK_MONOTONIC, &t);
+    return (double)t.tv_sec + (double)t.tv_nsec * 1e-9;
+}
+
+/* A line of JSON, to the log and, with --json, to standard output. */
+__attribute__((format(printf, 2, 3))) static void json(struct gpt_report *r, const char *format, ...)
+{
+    FILE *outs[2] = {r->trainer->options->json ? stdout : NULL, r->log};
+    for (int i = 0; i < 2; i++) {
+        va_list args;
+        if (!outs[i])
+            continue;
+        va_start(args, format);
+        vfprintf(outs[i], format, args);
+        va_end(args);
+        fputc('\n', outs[i]);
+        fflush(outs[i]);
+    }
+}
+
+/* A line for people. */
+__attribute__((format(printf, 2, 3))) static void line(const struct gpt_report *r, const char *format, ...)
+{
+    va_list args;
+    if (r->trainer->options->json)
+        return;
+    va_start(args, format);
+    vprintf(format, args);
+    va_end(args);
+    putchar('\n');
+    fflush(stdout);
+}
+
+/* A number as JSON has it. */
+static const char *number(char *text, size_t size, double x)
+{
+    if (isfinite(x))
+        snprintf(text, size, "%.9g", x);
+    else
+        snprintf(text, size, "null");
+    return text;
+}
+
+bool gpt_report_open(struct gpt_report *r, const struct gpt_trainer *t, char *why, size_t size)
+{
+    *r = (struct gpt_report){.trainer = t, .speaks = weir_comm_rank(t->job->all) == 0, .first_step = t->step, .line = t->step};
+    r->begin = r->before = now();
+    if (!r->speaks || !t->options->log)
+        return true;
+    r->log = fopen(t->options->log, "w");
+    if (!r->log)
+        snprintf(why, size, "the log %s cannot be written: %s", t->options->log, strerror(errno));
+    return r->log;
+}
+
+void gpt_report_close(struct gpt_report *r)
+{
+    if (r->log)
+        fclose(r->log);
+    free(r->points);
+    *r = (struct gpt_report){.log = NULL};
+}
+
+double gpt_report_seconds(const struct gpt_report *r)
+{
+    return now() - r->begin;
+}
+
+void gpt_report_begin(struct gpt_report *r, int threads)
+{
+    const struct gpt_trainer *t = r->trainer;
+    const struct gpt_options *o = t->options;
+    const struct gpt_data *d = t->data;
+    const char *core = weir_blas_core(), *schedule = t->pipe ? o->schedule : "none";
+    if (!r->speaks)
+        return;
+    if (!core)
+        core = "unknown";
+    line(r, "model: %d layers, width %d, %d heads, context %d, vocabulary %d: %lld parameters", t->config.layers, t->config.width,
+         t->config.heads, t->config.context, t->config.vocabulary, (long long)gpt_model_size(&t->config));
+    line(r, "data: %d files, %lld tokens to train on, %lld to validate with%s", d->nfiles, (long long)d->train,
+         (long long)(d->tokens - d->train), d->skipped ? "; files that are too short were left out" : "");
+    line(r, "ranks: %d = %d pipeline stages (%s) x %d data parallel, ZeRO stage %lld; %lld sequences a step in %lld micro-batches",
+         weir_comm_size(t->job->all), t->job->stages, schedule, t->job->replicas, (long long)o->zero, (long long)o->batch,
+         (long long)(o->microbatches * o->accumulate));
+    line(r, "processor: OpenBLAS core %s with %d thread%s a rank; loops for %s", core, threads, threads > 1 ? "s" : "",
+         t->micro.pass.kernels->isa);
+    json(r, "{\"event\": \"begin\", \"parameters\": %lld, \"files\": %d, \"train_tokens\": %lld, \"validation_tokens\": %lld, \"ranks\": %d, "
+         "\"pp\": %d, \"dp\": %d, \"zero\": %lld, \"schedule\": \"%s\", \"batch\": %lld, \"core\": \"%s\", \"isa\": \"%s\"}",
+         (long long)gpt_model_size(&t->config), d->nfiles, (long long)d->train, (long long)(d->tokens - d->train),
+         weir_comm_size(t->job->all), t->job->stages, t->job->replicas, (long long)o->zero, schedule, (long long)o->batch, core,
+         t->micro.pass.kernels->isa);
+}
+
+static void remember(struct gpt_report *r, double loss, double check)
+{
+    if (!r->trainer->options->plot)
+        return;
+    struct gpt_point *grown = realloc(r->points, (r->npoints + 1) * sizeof *grown);
+    if (!grown)
+        return; /* the plot has a point less */
+    r->points = grown;
+    r->points[r->npoints++] = (struct gpt_point){r->trainer->step, loss, check};
+}
+
+/* How long the rest will take, as minutes and seconds. */
+static void left(const struct gpt_report *r, double seconds, char *text, size_t size)
+{
+    const struct gpt_options *o = r->trainer->options;
+    double rest = seconds / (double)(r->trainer->step - r->first_step) * (double)(o->steps - r->trainer->step);
+    if (o->seconds > 0 && o->seconds - seconds < rest)
+        rest = o->seconds - seconds > 0 ? o->seconds - seconds : 0;
+    snprintf(text, size, "%d:%02d", (int)(rest / 60), (int)rest % 60);
+}
+
+void gpt_report_step(struct gpt_report *r, const struct gpt_step *s)
+{
+    const struct gpt_trainer *t = r->trainer;
+    const struct gpt_options *o = t->options;
+    if (!r->speaks)
+        return;
+    r->loss += s->loss;
+    r->exposed += s->exposed;
+    int64_t steps = t->step - r->line;
+    if (t->step % o->log_every && t->step != o->steps && !s->stop)
+        return;
+    char rest[32], loss[32], norm[32];
+    double time = now(), seconds = time - r->begin, mean = r->loss / (double)steps, exposed = r->exposed / (double)steps;
+    double rate = (double)(steps * o->batch * t->config.context) / (time - r->before);
+    left(r, seconds, rest, sizeof rest);
+    line(r, "step %6lld/%lld  loss %.4f  norm %.3f  lr %.2e  %.0f tokens/s  waiting %.0f%%  %s left%s", (long long)t->step,
+         (long long)o->steps, mean, s->norm, s->lr, rate, 100 * exposed, rest, s->skipped ? "  not finite: skipped" : "");
+    json(r, "{\"event\": \"step\", \"step\": %lld, \"loss\": %s, \"norm\": %s, \"lr\": %.9g, \"tokens_per_s\": %.1f, \"exposed\": %.4f, "
+         "\"seconds\": %.3f, \"skipped\": %s}", (long long)t->step, number(loss, sizeof loss, mean), number(norm, sizeof norm, s->norm),
+         s->lr, rate, exposed, seconds, s->skipped ? "true" : "false");
+    remember(r, mean, NAN);
+    r->loss = r->exposed = 0;
+    r->line = t->step;
+    r->before = time;
+}
+
+void gpt_report_check(struct gpt_report *r, double loss)
+{
+    char loss_text[32], perplexity[32];
+    if (!r->speaks || isnan(loss))
+        return;
+    line(r, "step %6lld  validation loss %.4f, perplexity %.3f", (long long)r->trainer->step, loss, exp(loss));
+    json(r, "{\"event\": \"validation\", \"step\": %lld, \"loss\": %s, \"perplexity\": %s}", (long long)r->trainer->step,
+         number(loss_text, sizeof loss_text, loss), number(perplexity, sizeof perplexity, exp(loss)));
+    remember(r, NAN, loss);
+    r->before = now();
+}
+
+void gpt_report_baseline(struct gpt_report *r, double bigram, double trigram)
+{
+    if (!r->speaks)
+        return;
+    line(r, "perplexity of counts on the same text: bigram %.3f, trigram %.3f", bigram, trigram);
+    json(r, "{\"event\": \"baseline\", \"bigram\": %.9g, \"trigram\": %.9g}", bigram, trigram);
+}
+
+/* Tokens above a byte's have no text of their own: their numbers are shown. */
+static void show(FILE *out, const struct gpt_report *r, const int32_t *tokens, int64_t n)
+{
+    for (int64_t i = 0; i < n; i++) {
+        int c = tokens[i];
+        if (r->trainer->config.vocabulary > 256)
+            fprintf(out, "%d ", c);
+        else
+            fputc(c == '\n' || (c >= ' ' && c != 127) ? c : '?', out);
+    }
+}
+
+void gpt_report_sample(struct gpt_report *r, const char *prompt, const int32_t *tokens, int64_t n)
+{
+    if (!r->speaks || r->trainer->options->json)
+        return;
+    printf("---- sample ----\n%s", prompt);
+    show(stdout, r, tokens, n);
+    printf("\n----------------\n");
+    fflush(stdout);
+}
+
+/* gnuplot reads its commands and the points from a pipe. */
+static void plot(const struct gpt_report *r)
+{
+    const char *path = r->trainer->options->plot;
+    if (!path || !r->npoints)
+        return;
+    FILE *p = popen("gnuplot 2>/dev/null", "w");
+    if (!p) {
+        line(r, "no plot: gnuplot cannot be started");
+        return;
+    }
+    fprintf(p, "set terminal pngcairo size 900,600\nset output '%s'\nset xlabel 'step'\nset ylabel 'loss, nats a token'\nset grid\n"
+            "set datafile missing 'nan'\n$points << END\n", path);
+    for (size_t i = 0; i < r->npoints; i++)
+        fprintf(p, "%lld %g %g\n", (long long)r->points[i].step, r->points[i].loss, r->points[i].check);
+    fprintf(p, "END\nplot $points using 1:2 with lines title 'training', $points using 1:3 with points pointtype 7 title 'validation'\n");
+    if (pclose(p))
+        line(r, "no plot: gnuplot is missing or does not work");
+    else
+        line(r, "plot: %s", path);
+}
+
+void gpt_report_end(struct gpt_report *r, enum gpt_stop stop)
+{
+    const char *reason = stop == GPT_STOP_SIGNAL ? "stopped by a signal" : stop == GPT_STOP_TIME ? "stopped, for the time was over," : "trained";
+    if (!r->speaks)
+        return;
+    const struct gpt_trainer *t = r->trainer;
+    plot(r);
+    line(r, "memory of the engine: %.2f MiB a rank, %.2f by the formula", (double)t->memory / 0x1p20, (double)t->shards.formula / 0x1p20);
+    line(r, "%s after %lld steps and %.1f s", reason, (long long)r->trainer->step, gpt_report_seconds(r));
+    json(r, "{\"event\": \"end\", \"reason\": \"%s\", \"step\": %lld, \"seconds\": %.3f, \"memory\": %llu, "
+         "\"memory_formula\": %llu}",
+         stop == GPT_STOP_SIGNAL ? "signal" : stop == GPT_STOP_TIME ? "time" : "steps", (long long)t->step,
+         gpt_report_seconds(r), (unsigned long long)t->memory, (unsigned long long)t->shards.formula);
+}

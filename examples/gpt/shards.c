@@ -1,0 +1,205 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+#include "examples/gpt/shards.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+/* Where the tensors of a unit are while it is in use. */
+struct gpt_pointers {
+    const real *w[GPT_BLOCK_TENSORS];
+    real *dw[GPT_BLOCK_TENSORS];
+};
+
+static weir_status use(void *user, int unit, bool backward, const real *const **w, real *const **dw)
+{
+    struct gpt_shards *s = user;
+    uint64_t local = (uint64_t)s->local[unit];
+    struct gpt_pointers *p = &s->pointers[local];
+    bool beside = unit == 0 && s->tied;
+    weir_status status = backward && !beside ? weir_zero_before_backward(s->zero, local) : weir_zero_before_forward(s->zero, local);
+    if (status != WEIR_OK)
+        return status;
+    for (int t = 0; t < gpt_unit_tensors(s->config, unit); t++) {
+        p->w[t] = weir_zero_param(s->zero, local, (uint64_t)t);
+        p->dw[t] = !backward ? NULL : beside ? s->tied_grad : weir_zero_grad(s->zero, local, (uint64_t)t);
+    }
+    *w = p->w;
+    if (backward)
+        *dw = p->dw;
+    return WEIR_OK;
+}
+
+static weir_status done(void *user, int unit, bool backward)
+{
+    struct gpt_shards *s = user;
+    uint64_t local = (uint64_t)s->local[unit];
+    return backward && !(unit == 0 && s->tied) ? weir_zero_after_backward(s->zero, local) : weir_zero_after_forward(s->zero, local);
+}
+
+/* Initial values by the model's own numbers of units, so that they are the same however it is cut. */
+static void initial(void *user, uint64_t unit, uint64_t tensor, uint64_t first, uint64_t n, float *values)
+{
+    const struct gpt_shards *s = user;
+    gpt_initial_values(s->config, s->unit[unit], (int)tensor, s->seed, (int64_t)first, (int64_t)n, values);
+}
+
+static weir_status make_rule(struct gpt_shards *s, const struct gpt_options *o, weir_error *error)
+{
+    weir_rule_options rule = {.size = sizeof rule};
+    weir_rule_kind rule_kind;
+    weir_schedule_kind kind;
+    snprintf(error->message, sizeof error->message, "there is no update rule '%s', or no schedule of learning rates '%s'", o->rule,
+             o->lr_schedule);
+    weir_status status = weir_rule_kind_find(o->rule, &rule_kind);
+    if (status == WEIR_OK)
+        status = weir_schedule_kind_find(o->lr_schedule, &kind);
+    if (status == WEIR_OK)
+        status = weir_rule_defaults(rule_kind, &rule);
+    if (status != WEIR_OK)
+        return status;
+    rule.beta2 = o->beta2;
+    s->schedule = (weir_schedule)WEIR_SCHEDULE_INIT;
+    s->schedule.kind = kind;
+    s->schedule.lr = o->lr;
+    s->schedule.final_lr = o->final_lr;
+    s->schedule.total = (uint64_t)o->steps;
+    s->schedule.warmup = (uint64_t)(o->warmup < o->steps / 2 ? o->warmup : o->steps / 2);
+    s->schedule.decay = (uint64_t)o->steps / 5;
+    status = weir_schedule_check(&s->schedule, error);
+    return status == WEIR_OK ? weir_rule_create(&rule, &s->rule, error) : status;
+}
+
+/* The engine's view of a unit. names: room for the tensors' names and the unit's. */
+static weir_zero_unit describe(struct gpt_shards *s, int local, bool counted_elsewhere, weir_zero_tensor *tensors,
+                               struct gpt_tensor *names)
+{
+    weir_zero_unit unit = WEIR_ZERO_UNIT_INIT;
+    int number = s->unit[local], n = gpt_unit_tensors(s->config, number);
+    for (int t = 0; t < n; t++) {
+        gpt_unit_tensor(s->config, number, t, &names[t]);
+        tensors[t] = (weir_zero_tensor)WEIR_ZERO_TENSOR_INIT;
+        tensors[t].name = names[t].name + names[t].unit_name + 1;
+        tensors[t].ndim = names[t].rows > 1 ? 2 : 1;
+        tensors[t].shape[0] = (uint64_t)(names[t].rows > 1 ? names[t].rows : names[t].cols);
+        tensors[t].shape[1] = (uint64_t)(names[t].rows > 1 ? names[t].cols : 0);
+        tensors[t].flags = (names[t].rows > 1 ? 0 : WEIR_ZERO_NO_DECAY) | (counted_elsewhere ? WEIR_ZERO_NORM_ELSEWHERE : 0);
+        tensors[t].init = WEIR_ZERO_INIT_CALLBACK;
+        tensors[t].init_fn = initial;
+        tensors[t].init_user = s;
+    }
+    /* A further copy of a name, which ends with the unit's part of it. */
+    names[n] = names[0];
+    names[n].name[names[n].unit_name] = 0;
+    unit.name = names[n].name;
+    unit.tensors = tensors;
+    unit.ntensors = (uint64_t)n;
+    return unit;
+}
+
+static weir_status make_engine(struct gpt_shards *s, const struct gpt_job *job, const struct gpt_options *o, int64_t passes,
+                               bool apart, weir_error *error)
+{
+    enum { NAMES = GPT_BLOCK_TENSORS + 1 };
+    weir_zero_options options = WEIR_ZERO_OPTIONS_INIT;
+    weir_zero_budget budget = {.size = sizeof budget};
+    weir_group group = WEIR_GROUP_INIT;
+    size_t n = (size_t)s->nunits;
+    weir_zero_unit *units = calloc(n, sizeof *units);
+    weir_zero_tensor *tensors = calloc(n * NAMES, sizeof *tensors);
+    struct gpt_tensor *names = calloc(n * NAMES, sizeof *names);
+    weir_status status = WEIR_ERR_NO_MEMORY;
+    group.rule = s->rule;
+    group.schedule = &s->schedule;
+    group.weight_decay = o->weight_decay;
+    options.stage = (uint64_t)o->zero;
+    options.groups = &group;
+    options.ngroups = 1;
+    options.accumulate = (uint64_t)passes;
+    options.clip_norm = o->clip;
+    options.norm_comm = job->stages > 1 ? job->pp : NULL;
+    if (units && tensors && names) {
+        for (int u = 0; u < s->nunits; u++)
+            units[u] = describe(s, u, s->unit[u] == 0 && apart && job->stage != 0, tensors + u * NAMES, names + u * NAMES);
+        status = weir_zero_create(job->dp, &options, units, n, &s->zero, error);
+        if (status == WEIR_OK && weir_zero_estimate(&options, units, n, job->replicas, &budget, NULL) == WEIR_OK)
+            s->formula = budget.total_bytes;
+    }
+    free(units);
+    free(tensors);
+    free(names);
+    return status;
+}
+
+/* The stages of the first and the last part meet; the others take part in making their communicator. */
+static weir_status make_tied(struct gpt_shards *s, const struct gpt_job *job, weir_error *error)
+{
+    bool has = s->local[0] >= 0;
+    weir_status status = weir_comm_split(job->pp, has ? 0 : WEIR_COLOR_NONE, 0, &s->tied);
+    *error = *weir_last_error(job->ctx);
+    if (status != WEIR_OK || !has)
+        return status;
+    s->tied_grad = calloc((size_t)gpt_unit_size(s->config, 0), sizeof *s->tied_grad);
+    return s->tied_grad ? WEIR_OK : WEIR_ERR_NO_MEMORY;
+}
+
+/* Which units the engine has, and the tables about them. */
+static weir_status list_units(struct gpt_shards *s, const bool *marks)
+{
+    int n = gpt_units(s->config);
+    s->unit = calloc((size_t)n, sizeof *s->unit);
+    s->local = calloc((size_t)n, sizeof *s->local);
+    s->pointers = calloc((size_t)n, sizeof *s->pointers);
+    if (!s->unit || !s->local || !s->pointers)
+        return WEIR_ERR_NO_MEMORY;
+    for (int u = 0; u < n; u++) {
+        s->local[u] = marks[u] ? s->nunits : -1;
+        if (marks[u])
+            s->unit[s->nunits++] = u;
+    }
+    return WEIR_OK;
+}
+
+bool gpt_shards_create(struct gpt_shards *s, struct gpt_job *job, const struct gpt_config *config, const struct gpt_options *o,
+                       const bool *marks, int64_t passes, bool apart)
+{
+    weir_error error = {.status = WEIR_OK};
+    *s = (struct gpt_shards){.config = config, .seed = (uint64_t)o->seed, .store = {s, use, done}};
+    weir_status status = list_units(s, marks);
+    if (status == WEIR_OK)
+        status = make_rule(s, o, &error);
+    if (!gpt_job_check(job, status, &error))
+        return false;
+    if (!gpt_job_check(job, make_engine(s, job, o, passes, apart, &error), &error))
+        return false;
+    return !apart || gpt_job_check(job, make_tied(s, job, &error), &error);
+}
+
+void gpt_shards_free(struct gpt_shards *s)
+{
+    weir_comm_free(s->tied);
+    weir_zero_free(s->zero);
+    weir_rule_free(s->rule);
+    free(s->tied_grad);
+    free(s->unit);
+    free(s->local);
+    free(s->pointers);
+    *s = (struct gpt_shards){.zero = NULL};
+}
+
+weir_status gpt_shards_join_tied(struct gpt_shards *s)
+{
+    if (!s->tied)
+        return WEIR_OK;
+    uint64_t n = (uint64_t)gpt_unit_size(s->config, 0), local = (uint64_t)s->local[0];
+    weir_status status = weir_allreduce(s->tied, WEIR_IN_PLACE, s->tied_grad, n, WEIR_FP32, WEIR_SUM);
+    if (status == WEIR_OK)
+        status = weir_zero_before_backward(s->zero, local);
+    if (status != WEIR_OK)
+        return status;
+    float *grad = weir_zero_grad(s->zero, local, 0);
+    for (uint64_t i = 0; i < n; i++)
+        grad[i] += s->tied_grad[i];
+    memset(s->tied_grad, 0, n * sizeof *grad);
+    return weir_zero_after_backward(s->zero, local);
+}

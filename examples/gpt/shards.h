@@ -1,0 +1,43 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/*
+ * The parameters of a rank's parts, in weir's ZeRO engine. The engine's units are the model's; the store that the parts ask is made of
+ * its hooks.
+ *
+ * Where the first and the last part of the model are on different stages of a pipeline, both have wte. Its gradients are then kept
+ * beside the engine until the end of a pass, summed up between the two, and handed to both engines, which make the same update.
+ */
+#ifndef GPT_SHARDS_H
+#define GPT_SHARDS_H
+
+#include "examples/gpt/job.h"
+#include "examples/gpt/options.h"
+#include "examples/gpt/part.h"
+
+struct gpt_shards {
+    struct gpt_store store;
+    const struct gpt_config *config;
+    uint64_t seed;
+    weir_rule *rule;
+    weir_schedule schedule;
+    weir_zero *zero;
+    uint64_t formula; /* bytes that the engine is to hold */
+    int nunits;
+    int *unit;        /* the model's number of each unit of the engine */
+    int *local;       /* and the other way; -1: it is not here */
+    struct gpt_pointers *pointers;
+    weir_comm *tied;  /* with the stage that has wte, too; NULL: there is none, or this is neither of them */
+    float *tied_grad; /* of wte, in this pass */
+};
+
+/*
+ * Makes the engine for the units that have a mark. passes: training passes of a step. apart: the first and the last part are on
+ * different stages. Collective; false when it failed anywhere, and then the reason was said. To be freed by gpt_shards_free() in any case.
+ */
+bool gpt_shards_create(struct gpt_shards *shards, struct gpt_job *job, const struct gpt_config *config,
+                       const struct gpt_options *options, const bool *marks, int64_t passes, bool apart);
+void gpt_shards_free(struct gpt_shards *shards);
+
+/* At the end of a training pass, before weir_zero_end(): see above. */
+weir_status gpt_shards_join_tied(struct gpt_shards *shards);
+
+#endif

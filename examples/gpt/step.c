@@ -1,0 +1,141 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/* One training step: with the pipeline's engine, or micro-batch by micro-batch. */
+
+#include "examples/gpt/random.h"
+#include "examples/gpt/trainer.h"
+
+/* Fills in what is special of a micro-batch: `number` of those of this rank in the step. */
+static struct gpt_micro micro_of(const struct gpt_trainer *t, int64_t number)
+{
+    struct gpt_micro m = t->micro;
+    int64_t first = number * m.pass.sequences;
+    m.number = number;
+    m.tokens = t->tokens + first * t->config.context;
+    m.targets = t->targets + first * t->config.context;
+    m.scale = 1.0 / (double)(t->per_rank * t->config.context);
+    m.pass.training = true;
+    m.pass.first = t->job->replica * t->per_rank + first;
+    m.pass.dropout_key = gpt_key((uint64_t)t->options->seed + 1, (uint64_t)t->step);
+    return m;
+}
+
+static weir_status compute(void *user, weir_pipe_op op, const weir_pipe_work *w)
+{
+    struct gpt_trainer *t = user;
+    struct gpt_micro m = micro_of(t, t->run * t->lists.microbatches + w->micro);
+    struct gpt_part *part = &t->parts[w->chunk];
+    if (op == WEIR_PIPE_OP_F)
+        return gpt_part_forward(part, &m, w->input, w->output, &t->loss);
+    enum gpt_back what = op == WEIR_PIPE_OP_I ? GPT_BACK_INPUT : op == WEIR_PIPE_OP_W ? GPT_BACK_WEIGHT : GPT_BACK_BOTH;
+    return gpt_part_back(part, &m, what, w->input, w->grad_output, w->grad_input);
+}
+
+/*
+ * UNSHARD and RESHARD hold the units of a chunk between the computations that use them. Their gradients leave by themselves, after
+ * the last use in a pass.
+ */
+static weir_status shard(void *user, weir_pipe_op op, int64_t chunk)
+{
+    struct gpt_trainer *t = user;
+    weir_status status = WEIR_OK;
+    if (op == WEIR_PIPE_OP_REDUCE_GRAD || t->options->zero < 3)
+        return WEIR_OK;
+    for (int b = t->parts[chunk].first; b < t->parts[chunk].last && status == WEIR_OK; b++) {
+        uint64_t unit = (uint64_t)t->shards.local[2 + b];
+        status = op == WEIR_PIPE_OP_UNSHARD ? weir_zero_before_forward(t->shards.zero, unit) : weir_zero_after_forward(t->shards.zero, unit);
+    }
+    return status;
+}
+
+weir_status gpt_trainer_make_engine(struct gpt_trainer *t, weir_error *error)
+{
+    weir_pipe_engine_options options = WEIR_PIPE_ENGINE_OPTIONS_INIT;
+    weir_pipe_callbacks calls = WEIR_PIPE_CALLBACKS_INIT;
+    options.activation_bytes = (uint64_t)(gpt_pass_rows(&t->micro.pass) * t->config.width) * sizeof(real);
+    calls.user = t;
+    calls.compute = compute;
+    calls.shard = shard;
+    return weir_pipe_engine_create(t->job->pp, t->pipe, &options, &calls, &t->engine, error);
+}
+
+/* A pass without pipeline: one micro-batch. */
+static weir_status one_micro(struct gpt_trainer *t, int64_t number)
+{
+    struct gpt_micro m = micro_of(t, number);
+    weir_status status = gpt_part_forward(&t->parts[0], &m, NULL, NULL, &t->loss);
+    return status == WEIR_OK ? gpt_part_back(&t->parts[0], &m, GPT_BACK_BOTH, NULL, NULL, NULL) : status;
+}
+
+static weir_status one_pass(struct gpt_trainer *t, int64_t number, int64_t *waited)
+{
+    weir_status status = weir_zero_begin(t->shards.zero, WEIR_ZERO_TRAIN);
+    if (status != WEIR_OK)
+        return status;
+    t->run = number;
+    if (t->pipe) {
+        weir_pipe_engine_report report = {.size = sizeof report};
+        status = weir_pipe_engine_run(t->engine, NULL);
+        weir_pipe_engine_get_report(t->engine, &report);
+        *waited += report.wait_ns;
+    } else {
+        status = one_micro(t, number);
+    }
+    if (status == WEIR_OK)
+        status = gpt_shards_join_tied(&t->shards);
+    return status == WEIR_OK ? weir_zero_end(t->shards.zero) : status;
+}
+
+/* What all ranks have to know of each other: the loss, whether one is to stop, and the first one's clock. */
+static weir_status share(struct gpt_trainer *t, enum gpt_stop stop, double used, struct gpt_step *s)
+{
+    bool first = weir_comm_rank(t->job->all) == 0;
+    double mine[4] = {t->loss, stop == GPT_STOP_TIME, stop == GPT_STOP_SIGNAL, first ? used : 0}, sum[4];
+    weir_status status = weir_allreduce(t->job->all, mine, sum, 4, WEIR_FP64, WEIR_SUM);
+    if (status != WEIR_OK)
+        return status;
+    s->loss = sum[0] / (double)(t->options->batch * t->config.context);
+    s->stop = sum[2] > 0 ? GPT_STOP_SIGNAL : sum[1] > 0 ? GPT_STOP_TIME : GPT_GO_ON;
+    t->used = sum[3];
+    return WEIR_OK;
+}
+
+/* The learning rate. Where time will end the run before its last step, it falls with the time. */
+static double rate(const struct gpt_trainer *t)
+{
+    double at = t->used * (double)t->options->steps;
+    uint64_t step = (uint64_t)t->step + 1;
+    return weir_schedule_lr(&t->shards.schedule, at > (double)step ? (uint64_t)at : step);
+}
+
+weir_status gpt_trainer_step(struct gpt_trainer *t, enum gpt_stop stop, double used, struct gpt_step *s)
+{
+    weir_zero_step_options options = WEIR_ZERO_STEP_INIT;
+    weir_zero_report report = {.size = sizeof report};
+    int64_t passes = t->options->accumulate * (t->pipe ? 1 : t->options->microbatches), waited = 0;
+    gpt_data_train(t->data, t->position + t->job->replica * t->per_rank, (int)t->per_rank, t->tokens, t->targets);
+    t->loss = 0;
+    for (int64_t p = 0; p < passes; p++) {
+        weir_status status = one_pass(t, p, &waited);
+        if (status != WEIR_OK)
+            return status;
+    }
+    options.passes = 1; /* the loss is divided by all of the step's tokens already */
+    options.lr = rate(t);
+    weir_status status = weir_zero_step(t->shards.zero, &options, &report);
+    if (status != WEIR_OK)
+        return status;
+    t->step++;
+    t->position += t->options->batch;
+    t->memory = report.memory_peak;
+    s->norm = report.norm;
+    s->lr = options.lr;
+    s->skipped = report.skipped;
+    s->exposed = report.total_ns > 0 ? (double)(report.exposed_ns + waited) / (double)report.total_ns : 0;
+    return share(t, stop, used, s);
+}
+
+const weir_error *gpt_trainer_error(const struct gpt_trainer *t, weir_status status)
+{
+    const weir_error *error = weir_zero_error(t->shards.zero);
+    return error->status == status ? error : weir_last_error(t->job->ctx);
+}

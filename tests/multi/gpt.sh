@@ -1,0 +1,141 @@
+#!/bin/bash
+# SPDX-License-Identifier: BSD-3-Clause
+# timeout: 180
+# The trainer: grids of every kind give the losses of one process; a run that was stopped goes on as if it had not been, on another
+# grid, too; what cannot be is said in one sentence, and every rank ends.
+. "${top_srcdir:-.}/tests/multi/multi_lib.sh"
+gpt="$B/examples/gpt/weir-gpt"
+grep -q '^#define HAVE_OPENBLAS 1' "$B/config.h" || { echo "missing: OpenBLAS, without which there is no trainer"; exit 77; }
+export OPENBLAS_NUM_THREADS=1
+tmp=$(mktemp -d) || exit 99
+trap 'rm -rf "$tmp"' EXIT
+# Text with a pattern, so that there is something to learn.
+mkdir "$tmp/text"
+awk 'BEGIN { for (i = 0; i < 400; i++) printf "%d and %d make %d;\n", i % 7, i % 5, i % 7 + i % 5 }' >"$tmp/text/sums"
+awk 'BEGIN { for (i = 0; i < 300; i++) printf "the %s of %d\n", i % 3 ? "square" : "root", i % 9 }' >"$tmp/text/words"
+model="--layers 4 --width 16 --heads 2 --context 16 --batch 8 --steps 8 --warmup 2 --lr 0.01 --log-every 1 --eval-every 0 --threads 1"
+
+# train NAME RANKS OPTIONS...: its lines go to $tmp/NAME
+train() {
+    local name=$1 ranks=$2
+    shift 2
+    # shellcheck disable=SC2086
+    timeout 100 "$weirrun" -n $ranks "$gpt" $model --json "$@" "$tmp/text" >"$tmp/$name" 2>"$tmp/$name.err" ||
+        { cat "$tmp/$name.err"; return 1; }
+}
+# numbers NAME: kind, step, loss and norm (or perplexity) of each line
+numbers() {
+    sed -nE 's/.*"event": "(step|validation)", "step": ([0-9]+), "loss": ([0-9.e+-]+), "(norm|perplexity)": ([0-9.e+-]+).*/\1-\2 \3 \5/p' "$tmp/$1"
+}
+# same NAME OTHER TOLERANCE: all numbers of the second run are those of the first one, which learns
+same() {
+    awk -v near="$3" '
+        function far(a, b) { return a - b > near * a || b - a > near * a }
+        FNR == NR { loss[$1] = $2; norm[$1] = $3; next }
+        { n++ }
+        !($1 in loss) || far(loss[$1], $2) || far(norm[$1], $3) { print $1 ": " $2 " " $3 " instead of " loss[$1] " " norm[$1]; bad = 1 }
+        END {
+            if (n < 4) { print n " lines"; exit 1 }
+            if (!(loss["step-8"] < loss["step-1"] - 0.3)) { print "it does not learn: " loss["step-8"]; exit 1 }
+            exit bad
+        }' <(numbers "$1") <(numbers "$2")
+}
+# grid LABEL RANKS OPTIONS...: as one process
+grid() {
+    label="$2 ranks $1"
+    train grid "$2" "${@:3}" && same "${reference:-alone}" grid 2e-4
+}
+
+run "one process" train alone 1 --zero 0
+for zero in 0 1 2 3; do
+    run "zero $zero" grid "zero $zero" 2 --zero $zero
+done
+run "three micro-batches more" grid "micro-batches" 2 --microbatches 2 --accumulate 2 --zero 3
+run "pipeline of two" grid "pp 2" 2 --pp 2 --microbatches 4
+run "pipeline of four, uneven" grid "pp 3" 3 --pp 3 --microbatches 4 --cut parameters --zero 1
+run "pipeline and zero 3" grid "pp 2 x dp 2" 4 --pp 2 --microbatches 4 --zero 3
+run "pipeline and zero 0" grid "pp 2 x dp 2" 4 --pp 2 --microbatches 2 --accumulate 2 --zero 0
+for schedule in gpipe interleaved looped-bfs zb-h1 zb-h2 zb-v; do
+    run "$schedule" grid "$schedule" 2 --pp 2 --microbatches 4 --schedule $schedule
+done
+run "one process with dropout" train dropped 1 --dropout 0.2
+run "dropout is seen" bash -c "! cmp -s $tmp/alone $tmp/dropped"
+reference=dropped run "dropout" grid "dropout" 4 --pp 2 --microbatches 4 --dropout 0.2 --schedule zb-h1
+
+# Stopped, and resumed on other grids.
+label="resume"
+run "saved" train first 4 --pp 2 --zero 3 --steps 4 --save "$tmp/ckpt" --lr-schedule constant
+run "one process, constant rate" train constant 1 --zero 0 --lr-schedule constant
+resumed() {
+    train resumed "$@" --resume "$tmp/ckpt" --lr-schedule constant && same constant resumed 2e-4 &&
+        numbers resumed | grep -q '^step-5 ' && ! numbers resumed | grep -q '^step-4 '
+}
+run "resumed by one process" resumed 1 --zero 0
+run "resumed by two" resumed 2 --zero 2
+run "resumed by three stages, and exported" resumed 3 --pp 3 --zero 3 --microbatches 4 --schedule zb-h1 --save "$tmp/ckpt2" --export "$tmp/model"
+exported() { head -c 4000 "$tmp/model" | grep -a -q '"h.3.mlp.c_proj.weight":{"dtype":"F32","shape":\[64,16\]'; }
+run "what was exported" exported
+killed() { # a run that is stopped by a signal saves, leaves, and is gone on with
+    local pid status
+    # shellcheck disable=SC2086
+    "$weirrun" -n 2 "$gpt" $model --json --steps 1000000 --seconds 60 --pp 2 --lr-schedule constant --save "$tmp/ckpt3" "$tmp/text" >"$tmp/long" 2>&1 &
+    pid=$!
+    for _ in $(seq 300); do
+        grep -q '"step": 6,' "$tmp/long" && break
+        sleep 0.1
+    done
+    kill -USR1 $pid
+    wait $pid
+    status=$?
+    [ $status -eq 0 ] && grep -q '"reason": "signal"' "$tmp/long" && ls "$tmp"/ckpt3/*/COMMITTED >/dev/null || { echo "exit code $status"; tail -n 5 "$tmp/long"; return 1; }
+}
+run "a signal" killed
+
+# What cannot be: one sentence, once, and an exit code on every rank.
+: >"$tmp/empty"
+head -c 20 "$tmp/text/sums" >"$tmp/short"
+mkdir "$tmp/folder"
+refused() { # WORDS CODE ARGUMENTS...
+    local words=$1 code=$2 status
+    shift 2
+    timeout 60 "$weirrun" -n 2 --on-failure continue "$gpt" "$@" >"$tmp/out" 2>"$tmp/err"
+    status=$?
+    [ $status -eq "$code" ] || { echo "exit code $status"; cat "$tmp/err"; return 1; }
+    [ "$(grep -c '^weir-gpt: ' "$tmp/err")" -eq 1 ] || { echo "not one sentence:"; cat "$tmp/err"; return 1; }
+    grep -q "^weir-gpt: .*$words" "$tmp/err" || { cat "$tmp/err"; return 1; }
+}
+damaged() { # a byte of the data is another
+    local shard
+    cp -r "$tmp/ckpt" "$tmp/damaged"
+    for shard in "$tmp"/damaged/*/*.safetensors; do printf 'X' | dd of="$shard" bs=1 seek=$(($(stat -c %s "$shard") - 3)) conv=notrunc status=none; done
+    # shellcheck disable=SC2086
+    refused "" 1 $model --resume "$tmp/damaged" "$tmp/text"
+}
+run "no file" refused "name files" 2
+run "unknown option" refused "no option --nonsense" 2 --nonsense "$tmp/text"
+run "bad number" refused "steps takes an integer" 2 --steps 1x "$tmp/text"
+run "missing value" refused "needs a value" 2 "$tmp/text" --steps
+run "missing file" refused "cannot be opened" 1 "$tmp/nothing"
+run "empty file" refused "is empty" 1 "$tmp/text" "$tmp/empty"
+run "short file" refused "too few" 1 "$tmp/short"
+run "folder without files" refused "has no file" 1 "$tmp/folder"
+run "grid" refused "" 1 --pp 3 "$tmp/text"
+run "batch" refused "must be a multiple" 1 --batch 9 "$tmp/text"
+run "schedule" refused "" 1 --pp 2 --schedule none "$tmp/text"
+run "no checkpoint" refused "" 1 --resume "$tmp/nothing" "$tmp/text"
+run "checkpoint of another model" refused "another model" 1 --resume "$tmp/ckpt" "$tmp/text"
+run "damaged checkpoint" damaged
+run "rule" refused "no update rule" 1 --rule none "$tmp/text"
+run "too few layers" refused "" 1 --pp 2 --layers 1 "$tmp/text"
+run "log" refused "cannot be written" 1 --log "$tmp/none/log" "$tmp/text"
+run "tokens" refused "has token" 1 --vocabulary 300 "$tmp/text"
+
+"$gpt" --help >"$tmp/help"
+options() {
+    for option in $(grep -oE '^  --[a-z0-9-]+' "$tmp/help"); do
+        tr -d '\\' <"${top_srcdir:-.}/doc/man/weir-gpt.1" | grep -qE -- "$option(\$|[= ])" || { echo "the manual page lacks $option"; return 1; }
+    done
+    [ "$(grep -cE '^  --' "$tmp/help")" -gt 20 ]
+}
+run "manual page" options
+finish
