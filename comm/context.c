@@ -248,7 +248,13 @@ weir_status weir_finalize(weir_ctx *ctx)
     wr_error_clear(&err);
     if (ctx->comms)
         ctx->comms_close(ctx, false);
+    if (ctx->loss.status) /* the launcher may find out much later, if at all, that the lost rank does not come */
+        ctx->boot->timeout_ns = WR_MIN(ctx->boot->timeout_ns, ctx->config.peer_timeout);
     weir_status status = wr_boot_close(ctx->boot, true, &err);
+    if (status == WEIR_ERR_TIMEOUT && ctx->loss.status) {
+        err = ctx->loss;
+        status = err.status;
+    }
     if (status != WEIR_OK)
         complete_error(ctx, &err, "weir_finalize");
     ctx_free(ctx);

@@ -37,6 +37,7 @@ struct weir_ctx {
     pthread_mutex_t comms_lock;
     struct wr_comms *comms; /* NULL until weir_comm_world() was called */
     void (*comms_close)(weir_ctx *ctx, bool abandon); /* frees it; `abandon` when the job does not end well */
+    weir_error loss; /* set by comms_close(): a rank that was lost; status WEIR_OK: none */
 
     struct wr_user_ops *user_ops; /* weir_op_create(), under comms_lock; NULL: none */
 

@@ -222,6 +222,8 @@ static void close_comms(weir_ctx *ctx, bool abandon)
     if (!abandon)
         wr_engine_part(c->engine, meet(c, ctx));
     wr_engine_mute(c->engine);
+    if (c->engine->nlost)
+        wr_engine_lost_error(c->engine, NULL, -1, &ctx->loss);
     wr_list_for_each (comm, &c->alive, link)
         wr_coll_destroy(comm->coll);
     wr_mem_state_destroy(c->mem); /* gives registrations back, so before the transports close */

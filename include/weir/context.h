@@ -93,8 +93,9 @@ weir_status weir_init(const weir_init_options *options, weir_ctx **ctx);
 /**
  * Leaves the job and frees the context.
  *
- * Collective: returns when all processes of the job have come here, or at once with an error when one was lost. The
- * context is freed in either case and must not be used again.
+ * Collective: returns when all processes of the job have come here, or with an error when one was lost: at once where
+ * the launcher knows of it, else after WEIR_PEER_TIMEOUT at the latest. The context is freed in either case and must not be used
+ * again.
  *
  * Started by a PMI or PMIx launcher, the process itself stays known to the launcher until it ends by exit() or by
  * returning from main(), so that weir_init() can be called again; ended by _exit() it may be reported as failed.

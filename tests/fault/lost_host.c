@@ -96,6 +96,17 @@ int main(int argc, char **argv)
     OK(weir_recv(comm, &got, sizeof got, neighbour, 9, NULL));
     OK(weir_wait(&r));
     CHECK(got == neighbour, "got %d from %d", got, neighbour);
+    struct timespec begin, end;
     fflush(stdout);
-    _exit(0); /* the farewell would wait for the launcher to find out as well */
+    clock_gettime(CLOCK_MONOTONIC, &begin);
+    weir_status status = weir_finalize(ctx);
+    clock_gettime(CLOCK_MONOTONIC, &end);
+    double took = (double)(end.tv_sec - begin.tv_sec) + (double)(end.tv_nsec - begin.tv_nsec) * 1e-9;
+    /* what was sent to others has two seconds, and the launcher, who does not know of the loss, WEIR_PEER_TIMEOUT */
+    if (took > atof(argv[1]) + 4 || (status && status != WEIR_ERR_PEER_LOST)) {
+        fprintf(stderr, "FAIL rank %d: weir_finalize gave %s after %.1f s\n", rank, weir_status_name(status), took);
+        return 1;
+    }
+    printf("left: %d after %.1f s\n", rank, took);
+    return 0;
 }

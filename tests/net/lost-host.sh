@@ -37,6 +37,7 @@ for network in ofi ucx; do
         "$top_builddir/tests/fault/lost_host" $limit_s "$scratch/ready" "$scratch/gone"
     wait $cutter
     [ "$(grep -c '^lost: ' <<<"$out")" -eq 8 ] || complain "not all of four ranks saw the loss of both on the other side"
+    [ "$(grep -c '^left: ' <<<"$out")" -ge 2 ] || complain "the survivors did not leave in time"
     [ -z "${SHOW:-}" ] || echo "$out"
 done
 [ $checks -gt 0 ] || { echo "needs libfabric or UCX"; exit 77; }
