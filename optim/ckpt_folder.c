@@ -193,8 +193,9 @@ void wr_ckpt_discard(const struct wr_ckpt_fs *fs, const char *folder, const char
     char path[WR_CKPT_PATH], file[WR_CKPT_PATH];
     if (wr_ckpt_path(path, folder, name, NULL) != WEIR_OK || wr_ckpt_path(file, path, WR_CKPT_MARKER, NULL) != WEIR_OK)
         return;
-    if (!fs->remove(fs, file) && wr_ckpt_sync_folder(fs, path, NULL) != WEIR_OK)
-        return; /* on the disk it may still be committed: then it stays whole */
+    /* while the disk may still say that it is committed it stays whole */
+    if ((fs->remove(fs, file) && errno != ENOENT) || wr_ckpt_sync_folder(fs, path, NULL) != WEIR_OK)
+        return;
     DIR *dir = opendir(path);
     if (!dir)
         return;

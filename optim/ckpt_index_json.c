@@ -84,7 +84,7 @@ char *wr_ckpt_index_text(const struct wr_ckpt_index *index, size_t *len)
         failed |= json_object_set_new(tensors, index->tensors[i].name, tensor_json(&index->tensors[i]));
     json_t *root =
         json_pack("{s:s, s:i, s:s, s:I, s:I, s:I, s:o, s:o, s:O*}", "format", "weir-checkpoint", "version", 1, "weir",
-                  weir_version(), "step", (json_int_t)index->step, "saved", (json_int_t)index->saved, "ranks",
+                  PACKAGE_VERSION, "step", (json_int_t)index->step, "saved", (json_int_t)index->saved, "ranks",
                   (json_int_t)index->ranks, "shards", shards, "tensors", tensors, "entries", index->entries);
     char *text = failed ? NULL : json_dumps(root, JSON_COMPACT);
     json_decref(root);

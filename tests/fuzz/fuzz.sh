@@ -18,12 +18,13 @@ if ! echo 'int LLVMFuzzerTestOneInput(const unsigned char *d, unsigned long n); 
 fi
 cd "$top_srcdir"
 # fuzz NAME SOURCE...
+libraries=
 seconds=${1:-3}
 fuzz() {
     name=$1
     shift
     $clang $flags -include "$top_builddir/config.h" -Iinclude -I"$top_builddir/include" -I. "tests/fuzz/$name.c" "$@" \
-        base/error.c base/config.c base/status.c base/str.c -o "$dir/$name" -lm
+        base/error.c base/config.c base/status.c base/str.c -o "$dir/$name" $libraries -lm
     mkdir -p "$dir/corpus/$name"
     "$dir/$name" -max_total_time="$seconds" -max_len=2048 -print_final_stats=1 -artifact_prefix="$dir/" "$dir/corpus/$name" >"$dir/log" 2>&1 || {
         tail -40 "$dir/log"
@@ -35,3 +36,13 @@ fuzz fuzz_wire comm/boot/wire.c comm/boot/siphash.c comm/boot/mapping.c comm/boo
 mkdir -p "$dir/corpus/fuzz_tuning"
 printf 'weir-tuning 1\n# host\nflag 300\ncopy 0.034\nhop1 1e2\nuplink 0\nrails 2\nend\n' >"$dir/corpus/fuzz_tuning/good"
 fuzz fuzz_tuning comm/plan/tuning.c comm/plan/cost.c base/file.c base/log.c
+if grep -q '^#define HAVE_JANSSON 1' "$top_builddir/config.h"; then
+    libraries=-ljansson
+    c=$dir/corpus/fuzz_ckpt
+    mkdir -p "$c"
+    printf '0{"a":{"dtype":"F32","shape":[2],"data_offsets":[0,8]}}' >"$c/header"
+    printf '1{"__metadata__":{"weir.block":"262144","weir.xxh3":"0123456789abcdef"},"a":{"dtype":"U8","shape":[7,7],"data_offsets":[0,49]}}' >"$c/sums"
+    printf '2{"format":"weir-checkpoint","version":1,"step":1,"saved":1,"ranks":1,"shards":[{"file":"s","bytes":9,"header_xxh3":"0123456789abcdef"}],"tensors":{"a":{"dtype":"F32","shape":[4],"parts":[[0,0,1],[0,1,3]]}},"entries":{"k":{"hex":"00"},"j":{"json":1}}}' >"$c/index"
+    printf '3{"weight_map":{"a":"x.safetensors","b":"y.safetensors"}}' >"$c/map"
+    fuzz fuzz_ckpt optim/ckpt_header.c optim/ckpt_index.c optim/ckpt_index_json.c optim/ckpt_dtype.c
+fi

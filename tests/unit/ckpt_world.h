@@ -15,11 +15,14 @@
 
 #include "optim/ckpt.h"
 
-/* A folder of its own; its path is kept in `path`. */
+/* A folder of its own, in memory where that is possible: the tests sync often. */
 static inline void make_temporary(char path[256])
 {
     const char *base = getenv("TMPDIR");
-    snprintf(path, 256, "%s/weir-ckpt-XXXXXX", base ? base : "/tmp");
+    snprintf(path, 256, "%s/weir-ckpt-XXXXXX", base ? base : "/dev/shm");
+    if (mkdtemp(path))
+        return;
+    snprintf(path, 256, "/tmp/weir-ckpt-XXXXXX");
     assert_non_null(mkdtemp(path));
 }
 
@@ -52,8 +55,8 @@ struct model {
     weir_ckpt_tensor tensors[MODEL_RANGES];
 };
 
-static inline weir_ckpt_tensor model_range(const char *name, uint64_t type, uint64_t ndims, const uint64_t *shape, uint64_t first,
-                                           uint64_t count, void *data)
+static inline weir_ckpt_tensor model_range(const char *name, uint64_t type, uint64_t ndims, const uint64_t *shape,
+                                           uint64_t first, uint64_t count, void *data)
 {
     weir_ckpt_tensor tensor = WEIR_CKPT_TENSOR_INIT;
     tensor.name = name;
@@ -82,7 +85,8 @@ static inline void model_make(struct model *m, uint64_t step)
     m->empty_shape[0] = 0;
     m->empty_shape[1] = 5;
     m->vector_shape[0] = MODEL_LONG;
-    m->tensors[0] = model_range("layer.0.weight", WEIR_FP32, 2, m->matrix_shape, 1001, MODEL_ROWS * MODEL_COLS - 1001, m->matrix + 1001);
+    m->tensors[0] = model_range("layer.0.weight", WEIR_FP32, 2, m->matrix_shape, 1001, MODEL_ROWS * MODEL_COLS - 1001,
+                                m->matrix + 1001);
     m->tensors[1] = model_range("layer.0.bias", WEIR_BF16, 1, m->bias_shape, 0, MODEL_BIAS, m->bias);
     m->tensors[2] = model_range("step", WEIR_INT64, 0, NULL, 0, 1, &m->scalar);
     m->tensors[3] = model_range("empty", WEIR_FP16, 2, m->empty_shape, 0, 0, NULL);
@@ -124,7 +128,8 @@ static inline bool model_check(weir_ckpt_source *source, uint64_t step, weir_err
 }
 
 /* One save by this process alone. */
-static inline weir_status model_save(const struct wr_ckpt_fs *fs, const char *folder, uint64_t step, uint64_t keep, weir_error *err)
+static inline weir_status model_save(const struct wr_ckpt_fs *fs, const char *folder, uint64_t step, uint64_t keep,
+                                     weir_error *err)
 {
     weir_ckpt_options options = WEIR_CKPT_OPTIONS_INIT;
     struct model *m = model_new(step);

@@ -68,14 +68,24 @@ static void test_ranges(void **state)
     (void)state;
     static const struct {
         uint64_t first, count;
-    } ranges[] = {{0, 1}, {1000, 2}, {999, 3}, {1001, 5}, {0, 1001}, {65535, 2}, {65536, 70000}, {12, 0}, {MODEL_ROWS * MODEL_COLS, 0},
-                  {MODEL_ROWS * MODEL_COLS - 1, 1}, {3, MODEL_ROWS * MODEL_COLS - 4}};
+    } ranges[] = {{0, 1},
+                  {1000, 2},
+                  {999, 3},
+                  {1001, 5},
+                  {0, 1001},
+                  {65535, 2},
+                  {65536, 70000},
+                  {12, 0},
+                  {MODEL_ROWS * MODEL_COLS, 0},
+                  {MODEL_ROWS * MODEL_COLS - 1, 1},
+                  {3, MODEL_ROWS * MODEL_COLS - 4}};
     weir_error err;
     static float got[MODEL_ROWS * MODEL_COLS + 1];
     assert_ok(model_save(&wr_ckpt_fs_posix, folder, 4, 2, &err), &err);
     weir_ckpt_source *source = open_latest();
     for (size_t i = 0; i < sizeof ranges / sizeof *ranges; i++) {
-        weir_ckpt_tensor range = model_range("layer.0.weight", WEIR_FP32, 0, NULL, ranges[i].first, ranges[i].count, got);
+        weir_ckpt_tensor range =
+            model_range("layer.0.weight", WEIR_FP32, 0, NULL, ranges[i].first, ranges[i].count, got);
         got[ranges[i].count] = -1;
         assert_ok(weir_ckpt_source_read(source, &range, 1, &err), &err);
         for (uint64_t k = 0; k < ranges[i].count; k++)
@@ -99,8 +109,9 @@ static void test_ranges(void **state)
 static void test_conversion(void **state)
 {
     (void)state;
-    static const double values[] = {0.0, -0.0, 1.0, 1.0 + 0x1p-8, 1.0 + 0x1p-8 + 0x1p-40, -(1.0 + 3 * 0x1p-8), 0x1p-133, 65519.0, 65520.0,
-                                    1e300, -1e-300, INFINITY, 1.0 + 0x1p-11 + 0x1p-30};
+    static const double values[] =
+        {0.0,     -0.0,  1.0,     1.0 + 0x1p-8, 1.0 + 0x1p-8 + 0x1p-40, -(1.0 + 3 * 0x1p-8), 0x1p-133, 65519.0,
+         65520.0, 1e300, -1e-300, INFINITY,     1.0 + 0x1p-11 + 0x1p-30};
     enum { N = sizeof values / sizeof *values };
     uint16_t half[N];
     float single[N];
@@ -186,7 +197,8 @@ static void test_refused(void **state)
         weir_ckpt_tensor instead;
         const char *says;
     } wrong[] = {
-        {4, model_range("layer.0.weight", WEIR_FP32, 2, m->matrix_shape, 0, 1000, m->matrix), "no rank has the elements of tensor 'layer.0.weight' from 1000"},
+        {4, model_range("layer.0.weight", WEIR_FP32, 2, m->matrix_shape, 0, 1000, m->matrix),
+         "no rank has the elements of tensor 'layer.0.weight' from 1000"},
         {4, model_range("layer.0.weight", WEIR_FP32, 2, m->matrix_shape, 0, 1002, m->matrix), "there twice"},
         {4, model_range("layer.0.weight", WEIR_INT32, 2, m->matrix_shape, 0, 1001, m->matrix), "another type or shape"},
         {4, model_range("layer.0.weight", WEIR_FP32, 1, m->bias_shape, 0, 5, m->matrix), "another type or shape"},
@@ -199,7 +211,8 @@ static void test_refused(void **state)
         {1, model_range("b", WEIR_BF16, 2, huge, 1, MODEL_BIAS, m->bias), "more elements than can be"},
         {1, model_range("b", WEIR_BF16, 17, huge, 1, MODEL_BIAS, m->bias), "16 dimensions"},
         {1, model_range("b", WEIR_BF16, 1, m->bias_shape, 0, MODEL_BIAS, NULL), "has no data"},
-        {1, model_range("layer.0.weight[0:1001]", WEIR_FP32, 1, (const uint64_t[]){1001}, 0, 1001, m->matrix), "is there twice"},
+        {1, model_range("layer.0.weight[0:1001]", WEIR_FP32, 1, (const uint64_t[]){1001}, 0, 1001, m->matrix),
+         "is there twice"},
     };
     for (size_t i = 0; i < sizeof wrong / sizeof *wrong; i++) {
         weir_ckpt_tensor was = m->tensors[wrong[i].range];
