@@ -45,6 +45,7 @@ struct plan_card {
     int64_t form;
     int64_t window; /* number of the node's window that holds the output, -1 for none */
     uint64_t window_offset;
+    int64_t remote; /* number of the handle by which this rank can put into outputs on other nodes, -1 for none */
 };
 
 void wr_coll_describe(const struct wr_coll_key *key, char *buf, size_t size)
@@ -125,7 +126,8 @@ static struct weir_mem *handle_of(struct wr_coll_state *state, const void *buffe
                                   uint64_t *offset)
 {
     struct weir_mem *mem = bytes ? wr_mem_containing(state->comm->mem, buffer, bytes, offset) : NULL;
-    *number = mem && mem->segment && !mem->node_shared ? (int64_t)wr_mem_number(mem) : -1;
+    /* without a segment: by a rank that is alone on its node */
+    *number = mem && (mem->segment || mem->private_memory) && !mem->node_shared ? (int64_t)wr_mem_number(mem) : -1;
     return mem;
 }
 
@@ -196,6 +198,15 @@ static bool same_windows(const weir_comm *comm, const struct wr_coll_call *call,
     return !call->vector;
 }
 
+/* Whether all ranks can put into each other's outputs. */
+static bool outputs_are_remote(const weir_comm *comm, const struct plan_card *cards)
+{
+    for (int r = 0; r < comm->size; r++)
+        if (cards[r].remote < 0 || cards[r].remote != cards[0].remote)
+            return false;
+    return true;
+}
+
 /* ---- the steps ---- */
 
 struct wr_coll_making {
@@ -232,6 +243,7 @@ static weir_status decide(void *arg, struct wr_steps *steps, weir_error *err)
         m->spec.out_mapped = true;
         m->spec.in_mapped |= m->spec.in_place;
     }
+    m->spec.out_remote = outputs_are_remote(steps->comm, m->cards);
     steps->inner = wr_coll_decide(&m->deciding, m->state, &m->spec, &m->instance->choice);
     return WEIR_OK;
 }
@@ -246,6 +258,16 @@ static weir_status make_exec(void *arg, struct wr_steps *steps, weir_error *err)
     if (!status)
         steps->inner = wr_exec_making_steps(m->exec);
     return status;
+}
+
+/* The number of a handle by which this rank can put to all ranks on other nodes, else -1. */
+static int64_t keys_of(const struct wr_coll_state *state, const struct weir_mem *mem)
+{
+    const weir_comm *comm = state->comm;
+    for (int r = 0; r < comm->size && mem; r++)
+        if (state->topo.node_of[r] != state->topo.node_of[comm->rank] && !wr_mem_has_key(mem, comm, r))
+            return -1;
+    return mem ? (int64_t)wr_mem_number(mem) : -1;
 }
 
 /* What this rank tells the others of its call. */
@@ -266,6 +288,7 @@ static weir_status fill_card(struct wr_coll_making *m, bool maps, enum wr_coll_f
         m->card.where = find_memory(m->state, call, &m->spec, &m->params.in_mem, &m->params.out_mem);
     m->params.in_offset = m->card.where.in_offset;
     m->params.out_offset = m->card.where.out_offset;
+    m->card.remote = !status && form == WR_COLL_PERSISTENT ? keys_of(m->state, m->params.out_mem) : -1;
     return status;
 }
 

@@ -122,8 +122,14 @@ struct weir_mem *wr_mem_containing(struct wr_mem_state *state, const void *addr,
 /* Another rank's part in this process, NULL when it is not mapped; with the lock held. */
 void *wr_mem_peer_address(struct weir_mem *mem, int rank);
 
-/* The same for a rank of another communicator; NULL also when it does not know the memory. */
+/* The number of a rank of another communicator in the memory's own, -1 when it does not know the memory. */
+int wr_mem_member(const struct weir_mem *mem, const weir_comm *comm, int rank);
+
+/* The same as wr_mem_peer_address() for a rank of another communicator; NULL also when it does not know the memory. */
 void *wr_mem_member_address(struct weir_mem *mem, const weir_comm *comm, int rank);
+
+/* Whether the part of a rank of another communicator can be put to: its key is known. */
+bool wr_mem_has_key(const struct weir_mem *mem, const weir_comm *comm, int rank);
 
 /* `n` signal slots of this rank in a row, zeroed, and their return. */
 weir_status wr_mem_take_signals(struct wr_mem_state *state, uint32_t n, uint32_t *first, weir_error *err);

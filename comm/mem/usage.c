@@ -30,9 +30,20 @@ void *wr_mem_peer_address(struct weir_mem *mem, int rank)
     return wr_shm_segment_base(mem->segment, peer->segment_index);
 }
 
+int wr_mem_member(const struct weir_mem *mem, const weir_comm *comm, int rank)
+{
+    return mem->comm == comm ? rank : wr_group_rank(&mem->comm->group, wr_comm_world_rank(comm, rank));
+}
+
 void *wr_mem_member_address(struct weir_mem *mem, const weir_comm *comm, int rank)
 {
-    return wr_mem_peer_address(mem, mem->comm == comm ? rank : wr_group_rank(&mem->comm->group, wr_comm_world_rank(comm, rank)));
+    return wr_mem_peer_address(mem, wr_mem_member(mem, comm, rank));
+}
+
+bool wr_mem_has_key(const struct weir_mem *mem, const weir_comm *comm, int rank)
+{
+    int member = wr_mem_member(mem, comm, rank);
+    return member >= 0 && mem->peer[member].key;
 }
 
 void *weir_mem_peer_ptr(weir_mem *mem, int rank)

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /* The table of algorithms. Where the cost model does not tell two apart the earlier one is taken: of those between nodes the
- * hierarchical ones first, which load the network least. */
+ * hierarchical ones first, which load the network least, and of these the one that needs no SCRATCH. */
 #include <string.h>
 
 #include "comm/plan/algo.h"
@@ -17,10 +17,10 @@ const struct wr_algorithm *const wr_algorithms[] = {
     &wr_reduce_chain,
     &wr_reduce_linear,
     &wr_ar_direct,
+    &wr_ar_hier_put,
     &wr_ar_hier,
     &wr_ar_ring,
     &wr_ar_bruck,
-    &wr_ar_hier_put,
     &wr_ar_latency,
     &wr_ar_linear,
     &wr_rs_direct,
@@ -29,10 +29,10 @@ const struct wr_algorithm *const wr_algorithms[] = {
     &wr_rs_bruck,
     &wr_rs_linear,
     &wr_ag_direct,
+    &wr_ag_hier_put,
     &wr_ag_hier,
     &wr_ag_ring,
     &wr_ag_bruck,
-    &wr_ag_hier_put,
     &wr_gather_pairwise,
     &wr_scatter_pairwise,
     &wr_alltoall_pairwise,

@@ -81,7 +81,7 @@ static bool run_put(struct wr_exec *x, uint32_t lane, const struct exec_step *s)
     if (!put)
         return false;
     struct wr_transport *t = wr_engine_route(x->engine, s->world);
-    struct wr_rkey *rkey = wr_mem_rkey(x->mem, s->peer, &err);
+    struct wr_rkey *rkey = wr_mem_rkey(s->target, s->member, &err);
     /* counters count signals in the order in which they were sent; where the network does not keep it, each put waits for the
      * one before to be visible */
     unsigned flags = t->caps.ordered ? 0 : WR_OP_FENCE;

@@ -31,7 +31,7 @@ struct wr_exec_params {
     const struct wr_algorithm *algorithm;
     const struct wr_kernel *kernel; /* copied; NULL for collectives that combine nothing (elements are bytes then) */
     uint64_t divide_by;             /* the result is divided by this (avg), 1 for none */
-    /* With spec->in_mapped / out_mapped: memory in which all ranks' buffers are, and where this rank's begins in it. */
+    /* With spec->in_mapped / out_mapped / out_remote: memory in which all ranks' buffers are, and where this rank's begins in it. */
     struct weir_mem *in_mem, *out_mem;
     uint64_t in_offset, out_offset;
 };

@@ -150,6 +150,15 @@ void wr_exec_rebind(struct wr_exec *x, struct weir_mem *in_mem, struct weir_mem 
     }
 }
 
+/* Where a put goes to. */
+static void aim(const struct wr_exec *x, const struct wr_step *s, struct exec_step *out)
+{
+    bool result = x->program.refs[s->first_ref].buffer == WR_BUF_OUT;
+    out->target = result ? x->params.out_mem : x->mem;
+    out->member = result ? wr_mem_member(out->target, x->params.comm, s->peer) : s->peer;
+    out->offset = (result ? x->out_at[s->peer] : control_bytes(x, s->peer)) + x->places[s->first_ref].at;
+}
+
 static weir_status resolve_step(struct wr_exec *x, uint32_t index, const struct wr_exec_card *cards, weir_error *err)
 {
     const struct wr_step *s = &x->program.steps[index];
@@ -175,7 +184,7 @@ static weir_status resolve_step(struct wr_exec *x, uint32_t index, const struct 
     switch (s->op) {
     case WR_STEP_PUT:
         out->remote = true;
-        out->offset = control_bytes(x, s->peer) + x->places[s->first_ref].at;
+        aim(x, s, out);
         return s->flags & WR_STEP_SIGNALS ? find_remote(x, s->peer, s->slot, &out->slot, err) : WEIR_OK;
     case WR_STEP_SIGNAL:
         out->remote = !is_here(x, s->peer);
@@ -219,8 +228,11 @@ static weir_status resolve(struct wr_exec *x, const struct wr_exec_card *cards, 
     x->sent = calloc(mates * x->slots + 1, sizeof *x->sent);
     x->nputs = PUTS;
     x->puts = calloc(x->nputs, sizeof *x->puts);
-    if (!x->sent || !x->puts)
+    x->out_at = x->spec.out_remote ? malloc((size_t)topo->nranks * sizeof *x->out_at) : NULL;
+    if (!x->sent || !x->puts || (x->spec.out_remote && !x->out_at))
         return wr_error_memory(err, mates * x->slots * sizeof *x->sent, "a plan");
+    for (int r = 0; r < topo->nranks && x->out_at; r++)
+        x->out_at[r] = cards[r].out_offset;
     for (uint32_t i = 0; i < x->nputs; i++) {
         x->puts[i] = (struct exec_put){.op = {wr_exec_put_done}, .x = x, .next_free = x->free_put};
         x->free_put = &x->puts[i];
@@ -264,6 +276,7 @@ static void free_parts(struct wr_exec *x)
     free(x->counters);
     free(x->sent);
     free(x->remote);
+    free(x->out_at);
     free(x->puts);
     free(x);
 }

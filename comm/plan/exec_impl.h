@@ -26,7 +26,9 @@ struct exec_step {
     uint32_t *sent;               /* SIGNAL on the node: how many were sent */
     uint32_t slot;                /* remote: of the transport */
     uint64_t divide_by;           /* COPY, REDUCE: of what is stored, 1 for none */
-    uint64_t offset;              /* PUT: bytes from the beginning of the peer's memory */
+    struct weir_mem *target;      /* PUT: whose part at `member`, its rank there, is put to, `offset` bytes behind its beginning */
+    int member;
+    uint64_t offset;
     struct exec_counter *counter; /* WAIT: what was consumed before this execution */
     uint32_t value;
 };
@@ -73,6 +75,7 @@ struct wr_exec {
         uint32_t slot, transport_slot;
     } * remote; /* what other nodes' ranks told: their transport's slot for (this rank, slot) */
     uint32_t nremote;
+    uint64_t *out_at; /* by rank: where OUT begins in out_mem, with spec.out_remote */
     uint32_t first_signal, nsignals; /* of the engine's, for counters between nodes */
     struct exec_put *puts, *free_put;
     uint32_t nputs, puts_running;

@@ -306,6 +306,7 @@ static void try_algorithm(const struct wr_algorithm *a, struct tally *tally)
                               .chunk = 2,
                               .in_mapped = !heap,
                               .out_mapped = !heap,
+                              .out_remote = !heap && comm->nnodes > 1,
                               .in_place = in_place,
                               .root = size - 1,
                               .reduces = plan_reduces(a->coll)}};
