@@ -138,6 +138,11 @@ weir_status weir_ckpt_close(weir_ckpt *ckpt)
     return status;
 }
 
+const struct wr_ckpt_ranks *wr_ckpt_ranks_of(const weir_ckpt *ckpt)
+{
+    return &ckpt->ranks;
+}
+
 /* ---- saving ---- */
 
 static void run_job(weir_ckpt *ckpt)

@@ -313,6 +313,9 @@ weir_status wr_ckpt_share(const struct wr_ckpt_ranks *ranks, void *data, size_t 
 /* All get the first failure of any rank; *error is this rank's, with status WEIR_OK when there was none. Returns error->status. */
 weir_status wr_ckpt_agree(const struct wr_ckpt_ranks *ranks, weir_error *error);
 
+/* Those of an open folder; while no save is under way. */
+const struct wr_ckpt_ranks *wr_ckpt_ranks_of(const weir_ckpt *ckpt);
+
 /* Opens as weir_ckpt_open() with the disk behind another table, for tests. */
 weir_status wr_ckpt_open(const struct wr_ckpt_fs *fs, weir_comm *comm, const char *folder,
                          const weir_ckpt_options *options, weir_ckpt **ckpt, weir_error *err);

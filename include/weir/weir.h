@@ -26,5 +26,6 @@
 #include <weir/schedule.h>
 #include <weir/vector.h>
 #include <weir/zero.h>
+#include <weir/zero_ckpt.h>
 
 #endif

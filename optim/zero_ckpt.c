@@ -1,0 +1,234 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/* The state of an engine as the tensors of a checkpoint. Sees the engine through its public calls only. */
+#include <weir/zero_ckpt.h>
+
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/error.h"
+#include "optim/ckpt.h"
+
+#define COUNTERS_KEY "weir.zero"
+
+/* The parts of this rank, as ranges of a checkpoint. */
+struct ranges {
+    size_t n, room;
+    weir_ckpt_tensor *tensors;
+    uint64_t (*shapes)[WEIR_ZERO_DIMS]; /* of each */
+    char **names;                       /* of each */
+};
+
+static void ranges_free(struct ranges *ranges)
+{
+    for (size_t i = 0; i < ranges->n; i++)
+        free(ranges->names[i]);
+    free(ranges->tensors);
+    free(ranges->shapes);
+    free(ranges->names);
+}
+
+static weir_status ranges_alloc(struct ranges *ranges, size_t room, weir_error *err)
+{
+    ranges->room = room + 1;
+    ranges->tensors = calloc(ranges->room, sizeof *ranges->tensors);
+    ranges->shapes = calloc(ranges->room, sizeof *ranges->shapes);
+    ranges->names = calloc(ranges->room, sizeof *ranges->names);
+    if (ranges->tensors && ranges->shapes && ranges->names)
+        return WEIR_OK;
+    return wr_error_memory(err, room * (sizeof *ranges->tensors + sizeof *ranges->shapes),
+                           "the list of an engine's state");
+}
+
+static weir_status add_part(struct ranges *ranges, const weir_zero_part *part, weir_error *err)
+{
+    size_t i = ranges->n, len = strlen(part->kind) + strlen(part->name) + 2;
+    weir_ckpt_tensor tensor = WEIR_CKPT_TENSOR_INIT;
+    ranges->names[i] = malloc(len);
+    if (!ranges->names[i])
+        return wr_error_memory(err, len, "a name");
+    snprintf(ranges->names[i], len, "%s/%s", part->kind, part->name);
+    memcpy(ranges->shapes[i], part->shape, sizeof *ranges->shapes);
+    tensor.name = ranges->names[i];
+    tensor.type = part->type;
+    tensor.ndims = part->ndim;
+    tensor.shape = ranges->shapes[i];
+    tensor.first = part->first;
+    tensor.count = part->count;
+    tensor.data = part->data;
+    ranges->tensors[ranges->n++] = tensor;
+    return WEIR_OK;
+}
+
+/* Lists the parts: to save, those of replica 0; to load, all, or the parameters. */
+static weir_status list_parts(const weir_zero *zero, bool save, bool model, size_t more, struct ranges *ranges,
+                              weir_error *err)
+{
+    uint64_t n = weir_zero_state_count(zero);
+    weir_zero_part part = {.size = sizeof part};
+    weir_status status = ranges_alloc(ranges, n + more, err);
+    for (uint64_t i = 0; status == WEIR_OK && i < n; i++) {
+        status = weir_zero_state_get(zero, i, &part);
+        if (status != WEIR_OK)
+            return wr_error_set(err, status, NULL, "part %llu of an engine's state is not there",
+                                (unsigned long long)i);
+        if ((save && part.replica) || (model && strcmp(part.kind, "param")))
+            continue;
+        status = add_part(ranges, &part, err);
+    }
+    return status;
+}
+
+/* ---- saving ---- */
+
+static char *counters_text(const weir_zero_counters *counters)
+{
+    json_t *value =
+        json_pack("{s:I, s:I, s:f, s:I}", "step", (json_int_t)counters->step, "skipped", (json_int_t)counters->skipped,
+                  "loss_scale", counters->loss_scale, "good", (json_int_t)counters->good);
+    char *text = value ? json_dumps(value, JSON_COMPACT) : NULL;
+    json_decref(value);
+    return text;
+}
+
+/* Puts the program's tensors and entries behind the engine's. */
+static weir_status add_more(const weir_ckpt_content *more, struct ranges *ranges, weir_ckpt_entry *entries,
+                            weir_error *err)
+{
+    for (uint64_t i = 0; more && i < more->ntensors; i++) {
+        if (more->tensors[i].size != sizeof *more->tensors)
+            return wr_error_set(err, WEIR_ERR_INVALID, "start from WEIR_CKPT_TENSOR_INIT",
+                                "tensor %llu has a size that cannot be", (unsigned long long)i);
+        ranges->tensors[ranges->n + i] = more->tensors[i];
+    }
+    for (uint64_t i = 0; more && i < more->nentries; i++)
+        entries[1 + i] = more->entries[i];
+    return WEIR_OK;
+}
+
+weir_status weir_zero_save(weir_zero *zero, weir_ckpt *ckpt, const weir_ckpt_content *more, uint64_t flags,
+                           weir_error *error)
+{
+    struct ranges ranges = {0};
+    weir_ckpt_content content = WEIR_CKPT_CONTENT_INIT;
+    weir_zero_counters counters = {.size = sizeof counters};
+    weir_ckpt_entry entry = WEIR_CKPT_ENTRY_INIT;
+    if (!zero || !ckpt || (flags & ~WEIR_ZERO_BACKGROUND) || (more && more->size != sizeof *more))
+        return wr_error_set(error, WEIR_ERR_INVALID, NULL,
+                            "no engine, no folder, or flags or a content that cannot be");
+    uint64_t ntensors = more ? more->ntensors : 0, nentries = more ? more->nentries : 0;
+    weir_ckpt_entry *entries = calloc(nentries + 1, sizeof *entries);
+    weir_zero_state_counters(zero, &counters);
+    char *text = counters_text(&counters);
+    weir_status status = entries && text ? list_parts(zero, true, false, ntensors, &ranges, error)
+                                         : wr_error_memory(error, 256, "entries");
+    if (status == WEIR_OK)
+        status = add_more(more, &ranges, entries, error);
+    if (status == WEIR_OK) {
+        entry.key = COUNTERS_KEY;
+        entry.json = text;
+        entries[0] = entry;
+        content.step = counters.step;
+        content.tensors = ranges.tensors;
+        content.ntensors = ranges.n + ntensors;
+        content.entries = entries;
+        content.nentries = nentries + 1;
+    } else {
+        content.size = 0; /* the others are told that this rank cannot */
+    }
+    weir_error failed;
+    wr_error_clear(&failed);
+    weir_status saved = flags & WEIR_ZERO_BACKGROUND ? weir_ckpt_isave(ckpt, &content, &failed)
+                                                     : weir_ckpt_save(ckpt, &content, &failed);
+    if (status == WEIR_OK && saved != WEIR_OK && error)
+        *error = failed;
+    ranges_free(&ranges);
+    free(entries);
+    free(text);
+    return status == WEIR_OK ? saved : status;
+}
+
+/* ---- loading ---- */
+
+static weir_status read_counters(const weir_ckpt_source *source, weir_zero_counters *counters, weir_error *err)
+{
+    weir_ckpt_entry entry = WEIR_CKPT_ENTRY_INIT;
+    json_int_t step = -1, skipped = -1, good = -1;
+    json_t *value = NULL;
+    if (weir_ckpt_source_entry(source, COUNTERS_KEY, &entry) == WEIR_OK && entry.json)
+        value = json_loads(entry.json, 0, NULL);
+    bool ok = value &&
+              !json_unpack(value, "{s:I, s:I, s:F, s:I}", "step", &step, "skipped", &skipped, "loss_scale",
+                           &counters->loss_scale, "good", &good) &&
+              step >= 0 && skipped >= 0 && good >= 0;
+    json_decref(value);
+    if (!ok)
+        return wr_error_set(err, WEIR_ERR_NOT_FOUND, "load the model only (WEIR_ZERO_MODEL)",
+                            "the checkpoint has no counters of an engine");
+    counters->step = (uint64_t)step;
+    counters->skipped = (uint64_t)skipped;
+    counters->good = (uint64_t)good;
+    return WEIR_OK;
+}
+
+/* Whether the arrays of the checkpoint have as many elements as the engine's, which a range alone does not tell. */
+static weir_status check_totals(const weir_ckpt_source *source, const struct ranges *ranges, weir_error *err)
+{
+    weir_ckpt_tensor there = WEIR_CKPT_TENSOR_INIT;
+    char brief[96];
+    for (size_t i = 0; i < ranges->n; i++) {
+        uint64_t total = 1;
+        for (uint64_t d = 0; d < ranges->tensors[i].ndims; d++)
+            total *= ranges->tensors[i].shape[d];
+        if (weir_ckpt_source_find(source, ranges->names[i], &there) == WEIR_OK && there.count != total)
+            return wr_error_set(err, WEIR_ERR_INVALID, "the model must be the one that was saved",
+                                "tensor '%s' has %llu elements in the checkpoint and %llu here",
+                                wr_ckpt_brief(ranges->names[i], brief), (unsigned long long)there.count,
+                                (unsigned long long)total);
+    }
+    return WEIR_OK;
+}
+
+static weir_status read_parts(const weir_zero *zero, weir_ckpt_source *source, bool model, weir_zero_counters *counters,
+                              weir_error *err)
+{
+    struct ranges ranges = {0};
+    weir_status status = list_parts(zero, false, model, 0, &ranges, err);
+    if (status == WEIR_OK && !model)
+        status = read_counters(source, counters, err);
+    if (status == WEIR_OK)
+        status = check_totals(source, &ranges, err);
+    if (status == WEIR_OK)
+        status = weir_ckpt_source_read(source, ranges.tensors, ranges.n, err);
+    ranges_free(&ranges);
+    return status;
+}
+
+weir_status weir_zero_load(weir_zero *zero, weir_ckpt *ckpt, uint64_t step, uint64_t flags, weir_ckpt_source **source,
+                           weir_error *error)
+{
+    weir_ckpt_source *made;
+    weir_zero_counters counters = {.size = sizeof counters};
+    bool model = flags & WEIR_ZERO_MODEL;
+    weir_error err;
+    if (!zero || !ckpt || (flags & ~WEIR_ZERO_MODEL))
+        return wr_error_set(error, WEIR_ERR_INVALID, NULL, "no engine, no folder, or flags that are not known");
+    weir_status status = weir_ckpt_resume(ckpt, step, &made, error);
+    if (status != WEIR_OK)
+        return status;
+    wr_error_clear(&err);
+    read_parts(zero, made, model, &counters, &err);
+    status = wr_ckpt_agree(wr_ckpt_ranks_of(ckpt), &err);
+    if (status == WEIR_OK) {
+        status = weir_zero_state_loaded(zero, model ? NULL : &counters);
+        if (status != WEIR_OK)
+            err = *weir_zero_error(zero);
+    }
+    if (status != WEIR_OK && error)
+        *error = err;
+    if (status != WEIR_OK || !source)
+        weir_ckpt_source_close(made);
+    else
+        *source = made;
+    return status;
+}
