@@ -72,8 +72,8 @@ static uint64_t hash_options(const weir_zero *zero)
     uint64_t h = wr_zero_layout_hash(&zero->l), scale, clip;
     memcpy(&scale, &o->loss_scale, sizeof scale);
     memcpy(&clip, &o->clip_norm, sizeof clip);
-    const uint64_t numbers[] = {o->stage, o->param_type, o->grad_type, o->reduce_type, o->partition, o->reduce, o->accumulate,
-                                o->bucket_bytes, o->shard_group, scale, clip, o->scale_window, o->nonfinite, o->seed};
+    const uint64_t numbers[] = {o->stage, o->flags, o->param_type, o->grad_type, o->reduce_type, o->partition, o->reduce, o->accumulate,
+                                o->bucket_bytes, o->prefetch_bytes, o->shard_group, scale, clip, o->scale_window, o->nonfinite, o->seed};
     for (size_t i = 0; i < WR_ARRAY_SIZE(numbers); i++)
         h = (h ^ numbers[i]) * 0x9e3779b97f4a7c15u;
     return h;
@@ -323,7 +323,8 @@ static void complete_all(weir_zero *zero)
 {
     for (uint64_t s = 0; zero->param_requests && s < zero->l.nsections; s++)
         weir_wait(&zero->param_requests[s]);
-    weir_wait(&zero->fence);
+    for (int i = 0; i < 2; i++)
+        weir_wait(&zero->fences[i]);
 }
 
 static void free_pieces(weir_zero *zero)
@@ -343,6 +344,8 @@ void weir_zero_free(weir_zero *zero)
 {
     if (!zero)
         return;
+    if (zero->all && !zero->broken && zero->passes)
+        wr_zero_grads_finish(zero); /* others may have begun more reductions than this rank */
     complete_all(zero);
     wr_zero_grads_destroy(zero);
     wr_zero_live_destroy(zero);

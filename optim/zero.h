@@ -76,6 +76,7 @@ struct wr_zero_slot {
 struct wr_zero_grad_block {
     struct wr_zero_slot *slot; /* where they are being added; NULL: nothing was added */
     uint64_t open;             /* hooks that are open */
+    uint64_t forwards;         /* forward uses in this pass */
     uint64_t uses, expected;   /* backward uses in this pass, and in the one before; expected 0: unknown */
     uint64_t last;             /* number of the last use, counted over all blocks */
     bool launched;             /* in this round */
@@ -139,9 +140,23 @@ struct wr_zero_live_block {
     uint64_t pins;           /* hooks that are open */
     bool overflow;           /* malloc'd: there was no room */
     bool ahead;              /* begun before it was needed, and not used since */
+    bool first;              /* it is updated before others, to be gathered while they are updated */
     int64_t started;
-    weir_request **requests; /* nparts of them */
-    uint64_t nparts, nrequests;
+    bool shared;             /* in the window of the node */
+    weir_request **requests; /* by part: section and owner; NULL where there is nothing to wait for */
+    uint8_t *mine;           /* shared, by part: this rank reads it */
+    uint64_t nparts;
+};
+
+/* A window of the node, in which blocks are gathered for all of its ranks (zero_window.c). */
+struct wr_zero_window {
+    weir_mem *memory;
+    bool shared;        /* this node has one */
+    int nlocal, local;  /* ranks of the node that divide the model; which of them this one is */
+    uint64_t *slot_of;  /* by block */
+    struct {
+        uint64_t head, data, bytes; /* where it is in the window */
+    } *slots;
 };
 
 struct wr_zero_live {
@@ -149,6 +164,8 @@ struct wr_zero_live {
     weir_mem *memory;         /* where blocks are gathered */
     struct wr_zero_room room;
     uint64_t bytes, ahead_bytes; /* of blocks that are gathered; of those that nobody has used yet */
+    struct wr_zero_window window;
+    bool updating;            /* only the first blocks may be gathered */
     struct wr_zero_live_block *blocks;
 };
 
@@ -164,7 +181,7 @@ struct weir_zero {
     size_t wsize, gsize, rsize;  /* bytes of a parameter, a gradient, and one on the wire */
     weir_mem *params;            /* stages 0 to 2: the model in param_type */
     weir_request **param_requests; /* by section: it is being gathered */
-    weir_request *fence;         /* all ranks have updated their shards */
+    weir_request *fences[2];     /* stage 3: all ranks have updated their shards of the first blocks; of all others */
     float *masters;              /* where they are not the parameters */
     struct wr_zero_piece *pieces;
     uint64_t npieces;
@@ -180,6 +197,7 @@ struct weir_zero {
     weir_zero_pass pass;
     uint64_t passes;             /* of training since the last step */
     uint64_t step, skipped, good;
+    uint64_t epoch, frozen_epoch; /* change when parameters do, together on all ranks */
     double loss_scale, grad_scale; /* of the last step: what its gradients were multiplied by, but for the clipping */
     weir_error error;
     bool broken;                 /* communication failed: error stays */
@@ -203,6 +221,9 @@ void wr_zero_free(weir_zero *zero, void *memory, uint64_t bytes);
 /* Counts memory that is held (or, negative, given back). */
 void wr_zero_count(weir_zero *zero, int64_t bytes);
 
+/* Adds to the time in which the engine made the program wait. */
+void wr_zero_exposed(weir_zero *zero, int64_t begin);
+
 /* Waits for a request and counts the time as exposed. */
 weir_status wr_zero_wait(weir_zero *zero, weir_request **request);
 
@@ -218,6 +239,9 @@ void wr_zero_grads_destroy(weir_zero *zero);
 
 /* A block's gradients may be added to from now on. */
 weir_status wr_zero_grads_open(weir_zero *zero, uint64_t block);
+
+/* A block is used in the forward pass. */
+void wr_zero_grads_forward(weir_zero *zero, uint64_t block);
 
 /* One use of a block in the backward pass is over. */
 weir_status wr_zero_grads_used(weir_zero *zero, uint64_t block);
@@ -267,6 +291,9 @@ void wr_zero_live_destroy(weir_zero *zero);
 weir_status wr_zero_live_pin(weir_zero *zero, uint64_t block);
 weir_status wr_zero_live_unpin(weir_zero *zero, uint64_t block);
 
+/* Chooses the first blocks of the next step. */
+void wr_zero_live_choose_first(weir_zero *zero);
+
 /* Begins to gather what is used next. */
 weir_status wr_zero_live_ahead(weir_zero *zero);
 
@@ -275,6 +302,25 @@ weir_status wr_zero_live_settle(weir_zero *zero);
 
 /* The same of everything, when parameters were changed outside of a step. */
 weir_status wr_zero_live_forget(weir_zero *zero);
+
+/* Starts to read the part of a section that a rank owns; request NULL: it is there. */
+weir_status wr_zero_live_read(weir_zero *zero, uint64_t block, const struct wr_zero_section *s, int owner, weir_request **request);
+
+/* ---- zero_window.c ---- */
+
+/* Arrays of this rank, then memory of about `room` bytes, which is collective; live.window.shared says whether there is some. */
+weir_status wr_zero_window_prepare(weir_zero *zero);
+weir_status wr_zero_window_create(weir_zero *zero, uint64_t room);
+void wr_zero_window_destroy(weir_zero *zero);
+
+/* A block's slot, when nobody uses it for another block. */
+bool wr_zero_window_take(weir_zero *zero, uint64_t block);
+void wr_zero_window_give(weir_zero *zero, uint64_t block);
+
+/* Starts this rank's share of the reads; completes those that it has started; completes the block. */
+weir_status wr_zero_window_begin(weir_zero *zero, uint64_t block);
+weir_status wr_zero_window_own(weir_zero *zero, uint64_t block);
+weir_status wr_zero_window_complete(weir_zero *zero, uint64_t block);
 
 /* ---- zero_order.c ---- */
 

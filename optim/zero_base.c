@@ -56,13 +56,18 @@ void wr_zero_free(weir_zero *zero, void *memory, uint64_t bytes)
     wr_zero_count(zero, -(int64_t)bytes);
 }
 
+void wr_zero_exposed(weir_zero *zero, int64_t begin)
+{
+    zero->report.exposed_ns += wr_clock_ns() - begin;
+}
+
 weir_status wr_zero_wait(weir_zero *zero, weir_request **request)
 {
     if (!*request)
         return WEIR_OK;
     int64_t begin = wr_clock_ns();
     weir_status status = weir_wait(request);
-    zero->report.exposed_ns += wr_clock_ns() - begin;
+    wr_zero_exposed(zero, begin);
     return status == WEIR_OK ? WEIR_OK : wr_zero_comm_failed(zero, status);
 }
 

@@ -2,8 +2,8 @@
 /*
  * Gradients: where they are added, and when they leave.
  *
- * A block leaves when the units that it belongs to were used backward as often as in the pass before, and all blocks before it in
- * the order have left. The order is the same on all ranks, so a rank that uses units otherwise delays its blocks, at the latest to
+ * A block leaves when the units that it belongs to were used backward as often as in the pass before (in the first one as often
+ * as forward), and all blocks before it in the order have left. The order is the same on all ranks, so a rank that uses units otherwise delays its blocks, at the latest to
  * the end of the pass or of the step, and nobody waits for ever. What comes after its block has left is kept apart; it leaves with
  * the next micro-batch, or, when a rank has such gradients at the end of the step, in one more round of all ranks.
  */
@@ -212,7 +212,8 @@ static weir_status launch(weir_zero *zero, uint64_t block, bool extra)
 static bool is_ready(const weir_zero *zero, uint64_t block)
 {
     const struct wr_zero_grad_block *gb = &zero->g.blocks[block];
-    return !zero->l.blocks[block].grad_n || (gb->expected && gb->uses >= gb->expected && !gb->open);
+    uint64_t wanted = gb->expected ? gb->expected : gb->forwards;
+    return !zero->l.blocks[block].grad_n || (wanted && gb->uses >= wanted && !gb->open);
 }
 
 static weir_status launch_ready(weir_zero *zero)
@@ -248,6 +249,11 @@ weir_status wr_zero_grads_open(weir_zero *zero, uint64_t block)
     return status;
 }
 
+void wr_zero_grads_forward(weir_zero *zero, uint64_t block)
+{
+    zero->g.blocks[block].forwards++;
+}
+
 weir_status wr_zero_grads_used(weir_zero *zero, uint64_t block)
 {
     struct wr_zero_grad_block *gb = &zero->g.blocks[block];
@@ -265,7 +271,7 @@ void wr_zero_grads_begin(weir_zero *zero)
     g->leaving = !once(&zero->o) || zero->passes == zero->o.accumulate;
     g->uses = 0;
     for (uint64_t b = 0; b < zero->l.nblocks; b++) {
-        g->blocks[b].uses = g->blocks[b].last = 0;
+        g->blocks[b].forwards = g->blocks[b].uses = g->blocks[b].last = 0;
         g->blocks[b].launched = false;
     }
 }

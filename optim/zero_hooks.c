@@ -73,8 +73,12 @@ static weir_status before(weir_zero *zero, uint64_t unit, bool backward)
         zero->report.differs_unit = (int64_t)unit;
     for (uint64_t i = 0; status == WEIR_OK && i < u->nblocks; i++)
         status = zero->o.stage == 3 ? wr_zero_live_pin(zero, u->blocks[i]) : wait_params(zero, u->blocks[i]);
-    for (uint64_t i = 0; backward && status == WEIR_OK && i < u->nblocks; i++)
-        status = wr_zero_grads_open(zero, u->blocks[i]);
+    for (uint64_t i = 0; zero->pass == WEIR_ZERO_TRAIN && status == WEIR_OK && i < u->nblocks; i++) {
+        if (backward)
+            status = wr_zero_grads_open(zero, u->blocks[i]);
+        else
+            wr_zero_grads_forward(zero, u->blocks[i]);
+    }
     if (status == WEIR_OK && zero->o.stage == 3)
         status = wr_zero_live_ahead(zero);
     return status;

@@ -20,6 +20,12 @@ static uint64_t block_bytes(const weir_zero *zero, uint64_t block)
     return zero->l.blocks[block].n * zero->wsize;
 }
 
+/* Always there: with one rank, and where there is nothing. */
+static bool is_fixed(const weir_zero *zero, uint64_t block)
+{
+    return zero->nshard == 1 || !zero->l.blocks[block].n;
+}
+
 /* ---- making ---- */
 
 /* What the largest need of a unit takes, at least, and no more than all. */
@@ -49,12 +55,13 @@ weir_status wr_zero_live_prepare(weir_zero *zero)
     if (!live->blocks || !live->room.spans)
         return wr_error_memory(&zero->error, nblocks * sizeof *live->blocks, "the blocks of a model");
     for (uint64_t b = 0; b < nblocks; b++) {
-        live->blocks[b].nparts = zero->l.blocks[b].nsections * (uint64_t)(zero->nshard - 1);
+        live->blocks[b].nparts = zero->l.blocks[b].nsections * (uint64_t)zero->nshard;
         live->blocks[b].requests = calloc(live->blocks[b].nparts + 1, sizeof(weir_request *));
-        if (!live->blocks[b].requests)
+        live->blocks[b].mine = calloc(live->blocks[b].nparts + 1, 1);
+        if (!live->blocks[b].requests || !live->blocks[b].mine)
             return wr_error_memory(&zero->error, live->blocks[b].nparts * sizeof(weir_request *), "the gathering of a block");
     }
-    return WEIR_OK;
+    return wr_zero_window_prepare(zero);
 }
 
 weir_status wr_zero_live_create(weir_zero *zero)
@@ -62,17 +69,22 @@ weir_status wr_zero_live_create(weir_zero *zero)
     struct wr_zero_live *live = &zero->live;
     uint64_t shard = zero->l.shard_n[zero->my_shard] * zero->wsize, room = wr_zero_live_room(&zero->o, &zero->l);
     weir_status status = weir_mem_alloc(zero->nshard > 1 ? zero->shard : zero->all, shard, 0, &live->shards);
-    if (status == WEIR_OK && room)
-        status = weir_mem_alloc(zero->all, room, 0, &live->memory);
+    if (status != WEIR_OK)
+        return wr_zero_comm_failed(zero, status);
+    if (room && !(zero->o.flags & WEIR_ZERO_PRIVATE) && (status = wr_zero_window_create(zero, room)) != WEIR_OK)
+        return status;
+    room = live->window.shared ? 0 : room;
+    status = weir_mem_alloc(zero->all, room, 0, &live->memory);
     if (status != WEIR_OK)
         return wr_zero_comm_failed(zero, status);
     wr_zero_count(zero, (int64_t)(shard + room));
     live->room.base = room ? weir_mem_ptr(live->memory) : NULL;
     live->room.bytes = room;
-    for (uint64_t b = 0; zero->nshard == 1 && b < zero->l.nblocks; b++) {
-        live->blocks[b].data = (unsigned char *)weir_mem_ptr(live->shards) + zero->l.blocks[b].at * zero->wsize;
-        live->blocks[b].state = WR_ZERO_LIVE;
-    }
+    for (uint64_t b = 0; b < zero->l.nblocks; b++)
+        if (is_fixed(zero, b)) {
+            live->blocks[b].data = (unsigned char *)weir_mem_ptr(live->shards) + (zero->nshard == 1 ? zero->l.blocks[b].at * zero->wsize : 0);
+            live->blocks[b].state = WR_ZERO_LIVE;
+        }
     return WEIR_OK;
 }
 
@@ -81,11 +93,13 @@ void wr_zero_live_destroy(weir_zero *zero)
     struct wr_zero_live *live = &zero->live;
     for (uint64_t b = 0; live->blocks && b < zero->l.nblocks; b++) {
         if (live->blocks[b].requests)
-            weir_waitall(live->blocks[b].nrequests, live->blocks[b].requests);
+            weir_waitall(live->blocks[b].nparts, live->blocks[b].requests);
         if (live->blocks[b].overflow)
             free(live->blocks[b].data);
         free(live->blocks[b].requests);
+        free(live->blocks[b].mine);
     }
+    wr_zero_window_destroy(zero);
     if (live->memory)
         weir_mem_free(live->memory);
     if (live->shards)
@@ -96,17 +110,20 @@ void wr_zero_live_destroy(weir_zero *zero)
 
 /* ---- one block ---- */
 
-static weir_status complete(weir_zero *zero, struct wr_zero_live_block *b)
+static weir_status complete(weir_zero *zero, uint64_t block)
 {
+    struct wr_zero_live_block *b = &zero->live.blocks[block];
     weir_status status = WEIR_OK;
     if (b->state != WR_ZERO_COMING)
         return WEIR_OK;
-    for (uint64_t i = 0; status == WEIR_OK && i < b->nrequests; i++)
+    if (b->shared)
+        status = wr_zero_window_complete(zero, block);
+    for (uint64_t i = 0; !b->shared && status == WEIR_OK && i < b->nparts; i++)
         status = wr_zero_wait(zero, &b->requests[i]);
     if (status != WEIR_OK)
         return status;
-    b->nrequests = 0;
     b->state = WR_ZERO_LIVE;
+    zero->report.hidden_ns += wr_clock_ns() - b->started;
     return WEIR_OK;
 }
 
@@ -116,24 +133,32 @@ static void used(weir_zero *zero, struct wr_zero_live_block *b)
     b->ahead = false;
 }
 
-/* It is complete, and nobody uses it. */
-static void drop(weir_zero *zero, struct wr_zero_live_block *b)
+/* Nobody uses it; it may be coming still. */
+static weir_status drop(weir_zero *zero, uint64_t block)
 {
+    struct wr_zero_live_block *b = &zero->live.blocks[block];
+    weir_status status = b->shared && b->state == WR_ZERO_COMING ? wr_zero_window_own(zero, block) : complete(zero, block);
+    if (status != WEIR_OK)
+        return status;
     used(zero, b);
     zero->live.bytes -= b->bytes;
-    if (b->overflow)
+    if (b->shared)
+        wr_zero_window_give(zero, block);
+    else if (b->overflow)
         wr_zero_free(zero, b->data, b->bytes);
     else
         wr_zero_room_give(&zero->live.room, b->data);
     b->overflow = false;
     b->data = NULL;
     b->state = WR_ZERO_ABSENT;
+    return WEIR_OK;
 }
 
-static weir_status read_part(weir_zero *zero, struct wr_zero_live_block *b, const struct wr_zero_section *s, int owner)
+weir_status wr_zero_live_read(weir_zero *zero, uint64_t block, const struct wr_zero_section *s, int owner, weir_request **request)
 {
-    unsigned char *to = b->data + (s->at + wr_zero_bound(s, owner)) * zero->wsize;
+    unsigned char *to = zero->live.blocks[block].data + (s->at + wr_zero_bound(s, owner)) * zero->wsize;
     uint64_t bytes = wr_zero_part(s, owner) * zero->wsize, from = wr_zero_shard_at(s, owner) * zero->wsize;
+    *request = NULL;
     if (!bytes)
         return WEIR_OK;
     if (owner == zero->my_shard) {
@@ -143,26 +168,36 @@ static weir_status read_part(weir_zero *zero, struct wr_zero_live_block *b, cons
     zero->report.gather_bytes += bytes;
     if (weir_mem_peer_ptr(zero->live.shards, owner))
         zero->report.gather_node_bytes += bytes;
-    return weir_get(zero->live.shards, to, bytes, owner, from, &b->requests[b->nrequests++]);
+    return weir_get(zero->live.shards, to, bytes, owner, from, request);
 }
 
-/* Begins to read a block that has memory. The neighbours first, so that not all ranks read from the same one. */
-static weir_status begin(weir_zero *zero, uint64_t block)
+/* For this rank alone. The neighbours first, so that not all ranks read from the same one. */
+static weir_status begin_alone(weir_zero *zero, uint64_t block)
 {
     struct wr_zero_live_block *b = &zero->live.blocks[block];
     const struct wr_zero_block *of = &zero->l.blocks[block];
-    weir_status status = wr_zero_wait(zero, &zero->fence);
+    weir_status status = WEIR_OK;
+    for (uint64_t s = 0; s < of->nsections; s++)
+        for (int i = 0; status == WEIR_OK && i < zero->nshard; i++) {
+            int owner = (zero->my_shard + 1 + i) % zero->nshard;
+            status = wr_zero_live_read(zero, block, &zero->l.sections[of->section + s], owner, &b->requests[s * (uint64_t)zero->nshard + (uint64_t)owner]);
+        }
+    return status == WEIR_OK ? WEIR_OK : wr_zero_comm_failed(zero, status);
+}
+
+/* Begins to read a block that has memory. */
+static weir_status begin(weir_zero *zero, uint64_t block)
+{
+    struct wr_zero_live_block *b = &zero->live.blocks[block];
+    weir_status status = wr_zero_wait(zero, &zero->fences[b->first ? 0 : 1]);
     if (status != WEIR_OK)
         return status;
-    int64_t start = wr_clock_ns();
+    b->started = wr_clock_ns();
     b->state = WR_ZERO_COMING;
-    b->nrequests = 0;
     zero->report.gathers++;
-    for (uint64_t s = of->section; s < of->section + of->nsections; s++)
-        for (int i = 0; status == WEIR_OK && i < zero->nshard; i++)
-            status = read_part(zero, b, &zero->l.sections[s], (zero->my_shard + 1 + i) % zero->nshard);
-    zero->report.exposed_ns += wr_clock_ns() - start;
-    return status == WEIR_OK ? WEIR_OK : wr_zero_comm_failed(zero, status);
+    status = b->shared ? wr_zero_window_begin(zero, block) : begin_alone(zero, block);
+    wr_zero_exposed(zero, b->started);
+    return status;
 }
 
 static void count(weir_zero *zero, struct wr_zero_live_block *b, uint64_t bytes)
@@ -174,12 +209,21 @@ static void count(weir_zero *zero, struct wr_zero_live_block *b, uint64_t bytes)
 
 /* ---- room ---- */
 
+/* The unit that is used `ahead` uses later. After the last pass of a step nothing is worth keeping or gathering. */
+static bool next_use(const weir_zero *zero, uint64_t ahead, uint64_t *unit)
+{
+    const struct wr_zero_order *order = &zero->order[zero->pass];
+    bool last = zero->pass != WEIR_ZERO_TRAIN || zero->passes == zero->o.accumulate;
+    if (last && order->at + ahead >= order->nknown)
+        return false;
+    return wr_zero_order_next(order, ahead, unit);
+}
+
 /* The use of a block that comes next, in bytes that are gathered before it; UINT64_MAX when none is known. */
 static uint64_t distance(const weir_zero *zero, uint64_t block)
 {
-    const struct wr_zero_order *order = &zero->order[zero->pass];
     uint64_t unit, bytes = 0;
-    for (uint64_t i = 0; wr_zero_order_next(order, i, &unit); i++) {
+    for (uint64_t i = 0; next_use(zero, i, &unit); i++) {
         const struct wr_zero_unit *u = &zero->l.units[unit];
         for (uint64_t k = 0; k < u->nblocks; k++) {
             if (u->blocks[k] == block)
@@ -190,35 +234,53 @@ static uint64_t distance(const weir_zero *zero, uint64_t block)
     return UINT64_MAX;
 }
 
-/* Drops the block that is used last of those that nobody uses now; false when there is none. */
-static bool make_room(weir_zero *zero, weir_status *status)
+/* Whether dropping a block makes room for another one. */
+static bool in_the_way(const weir_zero *zero, uint64_t block, uint64_t of)
 {
-    struct wr_zero_live_block *last = NULL;
-    uint64_t farthest = 0;
+    const struct wr_zero_live_block *b = &zero->live.blocks[block];
+    const struct wr_zero_window *w = &zero->live.window;
+    if (b->state == WR_ZERO_ABSENT || b->pins || b->overflow || is_fixed(zero, block))
+        return false;
+    return !w->shared || w->slot_of[block] == w->slot_of[of];
+}
+
+/* Drops the block that is used last of those that nobody uses now; false when there is none. */
+static bool make_room(weir_zero *zero, uint64_t of, weir_status *status)
+{
+    uint64_t last = UINT64_MAX, farthest = 0;
     for (uint64_t i = 0; i < zero->l.nblocks; i++) {
-        struct wr_zero_live_block *b = &zero->live.blocks[i];
-        if (b->state == WR_ZERO_ABSENT || b->pins || b->overflow)
+        if (!in_the_way(zero, i, of))
             continue;
         uint64_t d = distance(zero, i);
-        if (!last || d > farthest) {
-            last = b;
+        if (last == UINT64_MAX || d > farthest) {
+            last = i;
             farthest = d;
         }
     }
-    *status = last ? complete(zero, last) : WEIR_OK;
-    if (last && *status == WEIR_OK)
-        drop(zero, last);
-    return last && *status == WEIR_OK;
+    *status = last == UINT64_MAX ? WEIR_OK : drop(zero, last);
+    return last != UINT64_MAX && *status == WEIR_OK;
 }
 
-static weir_status find_room(weir_zero *zero, struct wr_zero_live_block *b, uint64_t bytes)
+/* Memory for a block where gathered blocks usually are. */
+static bool place(weir_zero *zero, uint64_t block)
 {
+    struct wr_zero_live *live = &zero->live;
+    if (live->window.shared)
+        return wr_zero_window_take(zero, block);
+    live->blocks[block].data = wr_zero_room_take(&live->room, block_bytes(zero, block));
+    return live->blocks[block].data != NULL;
+}
+
+static weir_status find_room(weir_zero *zero, uint64_t block)
+{
+    struct wr_zero_live_block *b = &zero->live.blocks[block];
     weir_status status = WEIR_OK;
-    while (!(b->data = wr_zero_room_take(&zero->live.room, bytes)) && make_room(zero, &status))
+    bool placed;
+    while (!(placed = place(zero, block)) && make_room(zero, block, &status))
         ;
-    if (b->data || status != WEIR_OK)
+    if (placed || status != WEIR_OK)
         return status;
-    b->data = wr_zero_alloc(zero, bytes, "units that are at work together");
+    b->data = wr_zero_alloc(zero, block_bytes(zero, block), "units that are at work together");
     b->overflow = b->data != NULL;
     return b->data ? WEIR_OK : WEIR_ERR_NO_MEMORY;
 }
@@ -231,7 +293,7 @@ weir_status wr_zero_live_pin(weir_zero *zero, uint64_t block)
     uint64_t bytes = block_bytes(zero, block);
     weir_status status = WEIR_OK;
     if (b->state == WR_ZERO_ABSENT) {
-        status = find_room(zero, b, bytes);
+        status = find_room(zero, block);
         if (status != WEIR_OK)
             return status;
         count(zero, b, bytes);
@@ -240,7 +302,7 @@ weir_status wr_zero_live_pin(weir_zero *zero, uint64_t block)
         zero->report.prefetched++;
     }
     if (status == WEIR_OK)
-        status = complete(zero, b);
+        status = complete(zero, block);
     if (status != WEIR_OK)
         return status;
     used(zero, b);
@@ -250,14 +312,14 @@ weir_status wr_zero_live_pin(weir_zero *zero, uint64_t block)
 
 static bool stays(const weir_zero *zero, uint64_t block, uint64_t bytes)
 {
-    return zero->nshard == 1 || bytes <= zero->o.persistent_bytes || distance(zero, block) < zero->o.reuse_bytes;
+    return is_fixed(zero, block) || bytes <= zero->o.persistent_bytes || distance(zero, block) < zero->o.reuse_bytes;
 }
 
 weir_status wr_zero_live_unpin(weir_zero *zero, uint64_t block)
 {
     struct wr_zero_live_block *b = &zero->live.blocks[block];
     if (b->pins && --b->pins == 0 && (b->overflow || !stays(zero, block, b->bytes)))
-        drop(zero, b);
+        return drop(zero, block);
     return WEIR_OK;
 }
 
@@ -269,7 +331,9 @@ static bool ahead(weir_zero *zero, uint64_t block, weir_status *status)
     uint64_t bytes = block_bytes(zero, block);
     if (b->state != WR_ZERO_ABSENT)
         return true;
-    if (live->ahead_bytes + bytes > zero->o.prefetch_bytes || !(b->data = wr_zero_room_take(&live->room, bytes)))
+    if (live->updating && !b->first)
+        return false;
+    if (live->ahead_bytes + bytes > zero->o.prefetch_bytes || !place(zero, block))
         return false;
     count(zero, b, bytes);
     b->ahead = true;
@@ -278,12 +342,26 @@ static bool ahead(weir_zero *zero, uint64_t block, weir_status *status)
     return *status == WEIR_OK;
 }
 
+/*
+ * All ranks must take the same ones, for the fence says that they are updated everywhere: those whose gradients leave last, in the
+ * order of all ranks.
+ */
+void wr_zero_live_choose_first(weir_zero *zero)
+{
+    uint64_t bytes = 0;
+    for (uint64_t i = zero->l.nblocks; i-- > 0;) {
+        uint64_t block = zero->g.order[i];
+        bytes += block_bytes(zero, block);
+        zero->live.blocks[block].first = bytes <= zero->o.prefetch_bytes;
+    }
+}
+
 weir_status wr_zero_live_ahead(weir_zero *zero)
 {
     weir_status status = WEIR_OK;
     uint64_t unit;
     bool more = zero->nshard > 1;
-    for (uint64_t i = 0; more && i < LOOK_AHEAD && wr_zero_order_next(&zero->order[zero->pass], i, &unit); i++)
+    for (uint64_t i = 0; more && i < LOOK_AHEAD && next_use(zero, i, &unit); i++)
         for (uint64_t k = 0; more && k < zero->l.units[unit].nblocks; k++)
             more = ahead(zero, zero->l.units[unit].blocks[k], &status);
     return status;
@@ -292,12 +370,9 @@ weir_status wr_zero_live_ahead(weir_zero *zero)
 static weir_status drop_all(weir_zero *zero, bool frozen)
 {
     weir_status status = WEIR_OK;
-    for (uint64_t i = 0; zero->o.stage == 3 && zero->nshard > 1 && status == WEIR_OK && i < zero->l.nblocks; i++) {
-        struct wr_zero_live_block *b = &zero->live.blocks[i];
-        status = complete(zero, b);
-        if (status == WEIR_OK && b->state == WR_ZERO_LIVE && (frozen || zero->l.blocks[i].grad_n))
-            drop(zero, b);
-    }
+    for (uint64_t i = 0; zero->o.stage == 3 && status == WEIR_OK && i < zero->l.nblocks; i++)
+        if (zero->live.blocks[i].state != WR_ZERO_ABSENT && !is_fixed(zero, i) && (frozen || zero->l.blocks[i].grad_n))
+            status = drop(zero, i);
     return status;
 }
 
@@ -308,5 +383,7 @@ weir_status wr_zero_live_settle(weir_zero *zero)
 
 weir_status wr_zero_live_forget(weir_zero *zero)
 {
+    zero->epoch++;
+    zero->frozen_epoch++;
     return drop_all(zero, true);
 }

@@ -28,8 +28,8 @@ static const char *wrong_group(const weir_group *g)
 
 static const char *wrong(const weir_zero_options *o)
 {
-    if (o->stage > 3 || o->flags)
-        return "stages are 0 to 3, and there are no flags";
+    if (o->stage > 3 || o->flags & ~WEIR_ZERO_PRIVATE)
+        return "stages are 0 to 3, and a flag is set that does not exist";
     if (!o->groups || !o->ngroups)
         return "there must be a group at least";
     if (!is_real(o->param_type) || !is_real(o->grad_type))

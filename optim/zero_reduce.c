@@ -145,7 +145,7 @@ weir_status wr_zero_reduce_progress(weir_zero *zero)
         if (status == WEIR_OK)
             end_job(zero);
     }
-    zero->report.exposed_ns += wr_clock_ns() - begin;
+    wr_zero_exposed(zero, begin);
     return status == WEIR_OK || status == WEIR_IN_PROGRESS ? WEIR_OK : wr_zero_comm_failed(zero, status);
 }
 
@@ -190,6 +190,6 @@ weir_status wr_zero_reduce(weir_zero *zero, uint64_t section, struct wr_zero_slo
     slot->reading++;
     g->tail++;
     status = scatter(zero, job);
-    zero->report.exposed_ns += wr_clock_ns() - job->started;
+    wr_zero_exposed(zero, job->started);
     return status == WEIR_OK ? WEIR_OK : wr_zero_comm_failed(zero, status);
 }

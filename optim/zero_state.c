@@ -110,7 +110,9 @@ static weir_status before_change(weir_zero *zero)
     weir_status status = wr_zero_live_settle(zero);
     for (uint64_t s = 0; status == WEIR_OK && s < zero->l.nsections; s++)
         status = wr_zero_wait(zero, &zero->param_requests[s]);
-    return status == WEIR_OK ? wr_zero_wait(zero, &zero->fence) : status;
+    for (int i = 0; status == WEIR_OK && i < 2; i++)
+        status = wr_zero_wait(zero, &zero->fences[i]);
+    return status;
 }
 
 static weir_status meet(weir_zero *zero)

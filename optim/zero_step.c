@@ -51,7 +51,7 @@ static weir_status sum_up(weir_zero *zero, weir_comm *comm, double *numbers, uin
 {
     int64_t begin = wr_clock_ns();
     weir_status status = weir_comm_size(comm) > 1 ? weir_allreduce(comm, WEIR_IN_PLACE, numbers, n, WEIR_FP64, WEIR_SUM) : WEIR_OK;
-    zero->report.exposed_ns += wr_clock_ns() - begin;
+    wr_zero_exposed(zero, begin);
     return status == WEIR_OK ? WEIR_OK : wr_zero_comm_failed(zero, status);
 }
 
@@ -83,7 +83,9 @@ static weir_status complete(weir_zero *zero)
         status = wr_zero_live_settle(zero);
     for (uint64_t s = 0; status == WEIR_OK && s < zero->l.nsections; s++)
         status = wr_zero_wait(zero, &zero->param_requests[s]);
-    return status == WEIR_OK ? wr_zero_wait(zero, &zero->fence) : status;
+    for (int i = 0; status == WEIR_OK && i < 2; i++)
+        status = wr_zero_wait(zero, &zero->fences[i]);
+    return status;
 }
 
 static weir_status check(weir_zero *zero, const weir_zero_step_options *o)
@@ -115,17 +117,6 @@ static void rescale(weir_zero *zero, bool good)
     }
 }
 
-static weir_status apply(weir_zero *zero, const weir_zero_step_options *options)
-{
-    weir_zero_report *r = &zero->report;
-    zero->step++;
-    weir_status status = wr_zero_update(zero, options, zero->grad_scale * r->clip);
-    if (status == WEIR_OK && zero->o.stage == 3 && zero->nshard > 1 &&
-        (status = weir_ibarrier(zero->shard, &zero->fence)) != WEIR_OK)
-        status = wr_zero_comm_failed(zero, status);
-    return status;
-}
-
 static weir_status decide(weir_zero *zero, const weir_zero_step_options *options, const double numbers[NUMBERS])
 {
     weir_zero_report *r = &zero->report;
@@ -140,9 +131,12 @@ static weir_status decide(weir_zero *zero, const weir_zero_step_options *options
     r->clip = good && zero->o.clip_norm > 0 ? weir_clip_factor(r->norm, zero->o.clip_norm) : 1;
     r->skipped = !good;
     zero->skipped += !good;
+    zero->epoch++;
     rescale(zero, good);
-    if (good)
-        return apply(zero, options);
+    if (good) {
+        zero->step++;
+        return wr_zero_update(zero, options, zero->grad_scale * r->clip);
+    }
     if (zero->o.nonfinite == WEIR_ZERO_SKIP)
         return WEIR_OK;
     return wr_zero_fail(zero, WEIR_ERR_NOT_FINITE, "lower the learning rate, or let such steps be skipped",
@@ -168,6 +162,7 @@ static void report(weir_zero *zero, const weir_zero_step_options *options, weir_
     r->lr = rate(zero, options);
     r->total_ns = zero->begun ? wr_clock_ns() - zero->begun : 0;
     r->memory_bytes = zero->memory;
+    r->hidden_ns = WR_MAX(r->hidden_ns - r->exposed_ns, 0);
     if (to) {
         size_t size = WR_MIN(to->size, sizeof *r);
         memcpy(to, r, size);

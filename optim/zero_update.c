@@ -101,8 +101,57 @@ weir_status wr_zero_distribute(weir_zero *zero, uint64_t section)
     zero->report.gather_bytes += (s->n - wr_zero_part(s, zero->my_shard)) * zero->wsize;
     status = s->bounds ? weir_iallgatherv(zero->shard, WEIR_IN_PLACE, all, s->counts, NULL, type, request)
                        : weir_iallgather(zero->shard, WEIR_IN_PLACE, all, s->per, type, request);
-    zero->report.exposed_ns += wr_clock_ns() - begin;
+    wr_zero_exposed(zero, begin);
     return status == WEIR_OK ? WEIR_OK : wr_zero_comm_failed(zero, status);
+}
+
+static weir_status update_section(weir_zero *zero, const weir_zero_step_options *options, double scale, uint64_t section)
+{
+    weir_status status = WEIR_OK;
+    int64_t begin = wr_clock_ns();
+    for (uint64_t i = zero->section_piece[section]; status == WEIR_OK && i < zero->section_piece[section + 1]; i++)
+        status = update(zero, options, scale, &zero->pieces[i]);
+    zero->report.update_ns += wr_clock_ns() - begin;
+    return status == WEIR_OK && zero->l.sections[section].trainable ? wr_zero_distribute(zero, section) : status;
+}
+
+/* All ranks will have updated what this one has updated so far, when it is complete. */
+static weir_status fence(weir_zero *zero, int which)
+{
+    int64_t begin = wr_clock_ns();
+    weir_status status = weir_ibarrier(zero->shard, &zero->fences[which]);
+    wr_zero_exposed(zero, begin);
+    return status == WEIR_OK ? WEIR_OK : wr_zero_comm_failed(zero, status);
+}
+
+/* The first blocks of the next step are gathered as soon as all ranks have updated them. */
+static weir_status gather_first(weir_zero *zero)
+{
+    weir_status status = zero->fences[0] ? weir_test(&zero->fences[0]) : WEIR_OK;
+    if (status == WEIR_IN_PROGRESS)
+        return WEIR_OK;
+    return status == WEIR_OK ? wr_zero_live_ahead(zero) : wr_zero_comm_failed(zero, status);
+}
+
+/* Stage 3: the first blocks of the next step, which are then gathered while the others are updated. */
+static weir_status update_in_two(weir_zero *zero, const weir_zero_step_options *options, double scale)
+{
+    weir_status status = WEIR_OK;
+    zero->pass = WEIR_ZERO_TRAIN; /* whose order is followed */
+    wr_zero_live_choose_first(zero);
+    for (int second = 0; status == WEIR_OK && second < 2; second++) {
+        for (uint64_t s = 0; status == WEIR_OK && s < zero->l.nsections; s++) {
+            if (zero->live.blocks[zero->l.sections[s].block].first == second)
+                continue;
+            status = update_section(zero, options, scale, s);
+            if (status == WEIR_OK && second)
+                status = gather_first(zero);
+        }
+        zero->live.updating = !second;
+        if (status == WEIR_OK)
+            status = fence(zero, second);
+    }
+    return status;
 }
 
 weir_status wr_zero_update(weir_zero *zero, const weir_zero_step_options *options, double scale)
@@ -111,13 +160,9 @@ weir_status wr_zero_update(weir_zero *zero, const weir_zero_step_options *option
     for (uint64_t u = 0; u < zero->o.ngroups; u++)
         norms |= !(zero->o.groups[u].flags & WEIR_GROUP_FROZEN) && weir_rule_access(zero->o.groups[u].rule) == WEIR_ACCESS_TENSOR;
     weir_status status = norms ? prepare(zero, options, scale) : WEIR_OK;
-    for (uint64_t s = 0; status == WEIR_OK && s < zero->l.nsections; s++) {
-        int64_t begin = wr_clock_ns();
-        for (uint64_t i = zero->section_piece[s]; status == WEIR_OK && i < zero->section_piece[s + 1]; i++)
-            status = update(zero, options, scale, &zero->pieces[i]);
-        zero->report.update_ns += wr_clock_ns() - begin;
-        if (status == WEIR_OK && zero->l.sections[s].trainable)
-            status = wr_zero_distribute(zero, s);
-    }
+    if (status == WEIR_OK && zero->o.stage == 3 && zero->nshard > 1)
+        return update_in_two(zero, options, scale);
+    for (uint64_t s = 0; status == WEIR_OK && s < zero->l.nsections; s++)
+        status = update_section(zero, options, scale, s);
     return status;
 }

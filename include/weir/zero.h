@@ -182,11 +182,17 @@ typedef enum weir_zero_nonfinite {
 #undef WEIR_ZERO_NONFINITE_ENUM
 } weir_zero_nonfinite;
 
+/**
+ * Stage 3: each rank gathers parameters for itself. Without it the ranks of a node share a window (::WEIR_MEM_NODE_SHARED) in which
+ * each unit is gathered once a node; max_live_bytes is then that of the node. Gathered parameters must not be written to.
+ */
+#define WEIR_ZERO_PRIVATE ((uint64_t)1)
+
 /** How an engine is made; must agree on all ranks, but for pointers. */
 typedef struct weir_zero_options {
     size_t size;              /**< set by ::WEIR_ZERO_OPTIONS_INIT */
     uint64_t stage;           /**< 0 .. 3 */
-    uint64_t flags;           /**< 0 */
+    uint64_t flags;           /**< ::WEIR_ZERO_PRIVATE or 0 */
     const weir_group *groups; /**< copied; rules and schedules must live as long as the engine */
     uint64_t ngroups;         /**< 1 or more */
     uint64_t param_type;      /**< WEIR_FP32, WEIR_BF16 or WEIR_FP16: of weir_zero_param(); with the others there are fp32 masters */
@@ -446,7 +452,7 @@ typedef struct weir_zero_budget {
     uint64_t master_bytes;   /**< fp32 masters beside them */
     uint64_t state_bytes;    /**< states of the rules */
     uint64_t grad_bytes;     /**< gradients: all, or a shard and the units at work */
-    uint64_t live_bytes;     /**< stage 3: room for gathered parameters */
+    uint64_t live_bytes;     /**< stage 3: room for gathered parameters, where ranks do not share it */
     uint64_t total_bytes;    /**< all of these */
     uint64_t gather_bytes;   /**< a step: parameters that a rank gets */
     uint64_t reduce_bytes;   /**< a step: gradients that a rank sends */

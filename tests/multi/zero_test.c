@@ -2,11 +2,15 @@
 /*
  * The ZeRO engine against the loop of one process (zero_model.h): stages, rules, types, orders that differ between ranks.
  *
- * zero_test WHAT...: stages, rules, types, orders, state, refused
+ * zero_test WHAT...: stages, brief (of them), rules, types, orders, groups; mutant-lost, mutant-mean and mutant-stale must fail
  */
 #include "tests/multi/zero_model.h"
 
 enum { STEPS = 5 };
+
+/* Defects that the comparison must find: a gradient of one rank that is lost, a wrong mean, parameters of the step before. */
+enum { NONE, LOST, MEAN, STALE };
+static int mutant;
 
 /* How a test runs. */
 struct trial {
@@ -139,14 +143,16 @@ static void backward(const struct trial *t, weir_zero *zero, struct plain *p, in
     uint64_t u = (uint64_t)use.unit;
     CHECK(weir_zero_before_backward(zero, u) == WEIR_OK, "%s", weir_zero_error(zero)->message);
     check_params(t, zero, p, use.unit);
-    for (int i = 0; i < (int)p->m->units[u].ntensors; i++) {
+    bool stale = mutant == STALE && step == 2 && rank == 0 && use.unit == 1;
+    bool lost = mutant == LOST && step == 2 && rank == size - 1 && use.unit == 2;
+    for (int i = 0; !lost && i < (int)p->m->units[u].ntensors; i++) {
         const struct plain_tensor *x = plain_of(p, use.unit, i);
         const void *w = weir_zero_param(zero, u, (uint64_t)i);
         void *g = weir_zero_grad(zero, u, (uint64_t)i);
         uint32_t seed = noise_seed(step, rank, micro, use.unit, i, use.number);
         CHECK((g == NULL) == x->frozen, "gradient %d of unit %d", i, use.unit);
         for (uint64_t e = 0; g && e < x->n; e++)
-            add_grad(t, g, e, (float)(scale * (0.3 * read_param(t, w, e) + noise(seed, (uint32_t)e))));
+            add_grad(t, g, e, (float)(scale * (0.3 * (stale ? 0.99f : 1) * read_param(t, w, e) + noise(seed, (uint32_t)e))));
         if (g && step == t->bad_step && rank == t->bad_rank && use.unit == 3 && i == 0)
             add_grad(t, g, 5, NAN);
     }
@@ -201,6 +207,7 @@ static void run_step(const struct trial *t, weir_zero *zero, struct plain *p, in
     for (int micro = 0; micro < (int)t->o.accumulate; micro++)
         run_pass(t, zero, p, step, micro);
     so.weight = t->weighted ? (double)((rank + 1) * (int)t->o.accumulate) : 0;
+    so.passes = mutant == MEAN ? 2 * t->o.accumulate : 0;
     weir_status status = weir_zero_step(zero, &so, &report);
     plain_step(p, plain_all(t, p, step), bad);
     if (bad && t->o.nonfinite == WEIR_ZERO_ERROR) {
@@ -251,12 +258,13 @@ static void run_trial(struct trial *t)
 
 /* ---- tests ---- */
 
-static void stages(void)
+static void stages(int variants)
 {
     for (uint64_t stage = 0; stage <= 3; stage++)
-        for (int variant = 0; variant < 4; variant++) {
+        for (int variant = variants - 1; variant >= 0; variant--) {
             struct trial t;
             trial_make(&t, stage, WEIR_RULE_ADAMW);
+            t.o.flags = variant == 1 ? WEIR_ZERO_PRIVATE : 0;
             t.o.accumulate = variant == 2 ? 3 : 1;
             t.o.partition = variant == 1;
             t.o.clip_norm = variant == 2 ? 0.7 : 0;
@@ -327,6 +335,7 @@ static void orders(void)
             struct trial t;
             trial_make(&t, stage, WEIR_RULE_ADAMW);
             t.orders = 1;
+            t.o.flags = variant == 1 ? WEIR_ZERO_PRIVATE : 0;
             t.o.accumulate = variant == 1 ? 2 : 1;
             t.o.nonfinite = WEIR_ZERO_ERROR;
             t.bad_rank = 0;
@@ -365,15 +374,21 @@ int main(int argc, char **argv)
     for (int i = 1; i < argc; i++) {
         const char *what = argv[i];
         if (!strcmp(what, "stages"))
-            stages();
+            stages(4);
+        else if (!strcmp(what, "brief"))
+            stages(1);
         else if (!strcmp(what, "rules"))
             rules();
         else if (!strcmp(what, "types"))
             types();
         else if (!strcmp(what, "orders"))
             orders();
-        else
+        else if (!strcmp(what, "groups"))
             groups();
+        else {
+            mutant = !strcmp(what, "mutant-lost") ? LOST : !strcmp(what, "mutant-mean") ? MEAN : STALE;
+            stages(1);
+        }
         barrier();
     }
     finish(argc > 1 ? argv[1] : "nothing");
