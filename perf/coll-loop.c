@@ -24,6 +24,8 @@ enum {
     ROTATED_BYTES = 64 << 20, /* of all slots: they do not */
     CHECKED_MAX = 1 << 20,    /* bytes, up to which checking all costs little */
     SAMPLES_MIN = 20,
+    SAMPLES_LEAST = 3, /* where the budget allows no more */
+    WARM_UP_SHARE = 3, /* of the budget: one third */
     SAMPLES_MAX = 2000,
     ALIGN = 4096
 };
@@ -33,7 +35,7 @@ struct bench {
     const struct coll_options *o;
     struct coll_data *data;
     bool by_clock, stream;
-    int slots;
+    int slots, batch; /* batch: of these, in a sample of a stream */
     uint64_t bytes, count, number; /* number: of the next call */
     struct coll_call calls[SLOTS_MAX];
     unsigned char *in, *out;
@@ -78,7 +80,7 @@ static bool meet(struct bench *b)
 
 static bool take_sample(struct bench *b, bool check, double *us, uint64_t *wrong)
 {
-    int n = b->stream ? b->slots : 1;
+    int n = b->stream ? b->batch : 1;
     struct coll_call *first = b->stream ? b->calls : &b->calls[b->number % (unsigned)b->slots];
     for (int i = 0; i < n; i++)
         coll_fill(b->data, first + i, b->number + (unsigned)i);
@@ -119,6 +121,7 @@ static bool make_slots(struct bench *b)
     uint64_t fit = (b->stream ? STREAM_BYTES : ROTATED_BYTES) / most;
     int least = b->stream ? 8 : 2, limit = b->stream ? SLOTS_MAX : SLOTS_MAX / 2;
     b->slots = fit < (unsigned)least ? least : fit > (unsigned)limit ? limit : (int)fit;
+    b->batch = b->slots;
     b->in = be->alloc(be->self, in * (unsigned)b->slots + ALIGN, in_memory, &b->in_handle);
     b->out = be->alloc(be->self, out * (unsigned)b->slots + ALIGN, b->o->memory, &b->out_handle);
     b->parts = coll_is_v(b->o->coll) ? coll_parts_new(b->o->coll, be->rank, be->size, b->count) : NULL;
@@ -153,26 +156,47 @@ static bool free_slots(struct bench *b)
            be->free(be->self, b->in, in_memory, b->in_handle);
 }
 
+/* `most` samples, or as many as fit into `left` microseconds: rank 0 decides, which is told to all. */
+static bool fit(struct bench *b, double most, double each, double left, int least, int *n)
+{
+    double fits = left / each;
+    if (b->o->budget > 0 && most > fits)
+        most = fits > least ? fits : least;
+    bool told = b->be->from_root(b->be->self, &most);
+    *n = (int)most;
+    return told;
+}
+
 /* Until every slot was used and the warm-up is over; how many samples the time allows. */
 static bool warm_up(struct bench *b, bool check, int *samples, uint64_t *wrong)
 {
-    double us, start = 0, n = b->o->iterations;
-    int touch = b->stream ? 1 : b->slots, warm = b->o->warmup;
-    for (int i = 0; i < touch + warm; i++) {
-        if (i == touch + warm / 2)
+    double us, start = now_us(), last = start, end = start + b->o->budget * 1e6, n = b->o->iterations;
+    int touch = b->stream ? 1 : b->slots, warm;
+    for (int i = 0; i < touch; i++) {
+        last = now_us();
+        if (!take_sample(b, check, &us, wrong))
+            return false;
+    }
+    double each = now_us() - last;
+    /* where even one sample takes long, it has fewer calls */
+    if (b->stream && !fit(b, b->slots, each / b->slots, b->o->budget * 1e6 / (SAMPLES_LEAST + 2), 1, &b->batch))
+        return false;
+    each = b->stream ? each * b->batch / b->slots : each;
+    if (!fit(b, b->o->warmup, each, (end - now_us()) / WARM_UP_SHARE, b->o->warmup > 0, &warm))
+        return false;
+    for (int i = 0; i < warm; i++) {
+        if (i == warm / 2)
             start = now_us();
         if (!take_sample(b, check, &us, wrong))
             return false;
     }
+    if (warm)
+        each = (now_us() - start) / (warm - warm / 2);
     if (!b->o->iterations) {
-        double each = warm ? (now_us() - start) / (warm - warm / 2) : b->o->seconds * 1e6 / SAMPLES_MIN;
         n = b->o->seconds * 1e6 / each;
         n = n < SAMPLES_MIN ? SAMPLES_MIN : n > SAMPLES_MAX ? SAMPLES_MAX : n;
     }
-    if (!b->be->from_root(b->be->self, &n))
-        return false;
-    *samples = (int)n;
-    return true;
+    return fit(b, n, each, end - now_us(), SAMPLES_LEAST, samples);
 }
 
 static double bus_factor(enum coll_id coll, int size)

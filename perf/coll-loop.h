@@ -61,6 +61,7 @@ struct coll_options {
     int check;              /* 1 all, 0 none, -1 what costs little */
     int iterations, warmup; /* iterations 0: as many as fit into the time */
     double seconds;         /* for one size */
+    double budget;          /* most seconds for one size, with its warm-up; 0: no limit */
 };
 
 /* Counts and offsets of a rank's input and output by rank, in both widths. */

@@ -98,8 +98,12 @@ static const char usage_text[] =
     "  -n, --iterations N   samples a size (20 to 2000, as many as fit into the time)\n"
     "  -w, --warmup N       samples that are thrown away before (5)\n"
     "      --time SECONDS   time for one size (0.3)\n"
+    "      --budget SECONDS most time for a size with its warm-up; fewer samples are taken then, but\n"
+    "                       at least 3 (10 times the time; with -n no limit)\n"
     "      --json           one JSON object a line\n"
     "  -h, --help           this text\n";
+
+enum { BUDGET = 10 }; /* times the time of a size */
 
 static bool parse_bytes(const char *text, uint64_t *value)
 {
@@ -177,6 +181,7 @@ static const struct option long_options[] = {
     {"iterations", required_argument, NULL, 'n'},
     {"warmup", required_argument, NULL, 'w'},
     {"time", required_argument, NULL, 'T'},
+    {"budget", required_argument, NULL, 'B'},
     {"json", no_argument, NULL, 'j'},
     {"help", no_argument, NULL, 'h'},
     {NULL, 0, NULL, 0},
@@ -219,6 +224,9 @@ static bool parse_one(struct coll_options *o, int c)
     case 'T':
         o->seconds = atof(optarg);
         return o->seconds > 0 && o->seconds <= 600;
+    case 'B':
+        o->budget = atof(optarg);
+        return o->budget > 0;
     case 'j':
         return o->json = true;
     default:
@@ -246,6 +254,8 @@ int coll_parse(struct coll_options *o, int argc, char **argv, const char *progra
         if (!parse_one(o, c))
             return wrong_use(program, speak, "wrong option or value");
     }
+    if (!o->budget && !o->iterations)
+        o->budget = BUDGET * o->seconds;
     if (optind + 1 != argc)
         return wrong_use(program, speak, "one collective must be named");
     while (coll < COLLS && strcmp(argv[optind], coll_names[coll]))

@@ -83,6 +83,7 @@ done
 if [ "$libraries" != weir ]; then
     out=$("$top_builddir/perf/weir-compare" --launches 1 --time 0.01 --colls allgather --sizes 8,4K --output "$tmp/out" 2>&1) ||
         complain "weir-compare: exit code $?: $out"
+    grep -qE '^weir-compare: 1 of [0-9]+, 0:[0-9]{2}: allgather, launch 1 of 1, ' <<<"$out" || complain "weir-compare does not tell how far it is: $out"
     for bytes in 8 4096; do
         grep -qE "^allgather +$bytes( +[0-9.]+){2}( +([0-9.]+|-)){2}( +[0-9.]+){2} +[0-9.]+ +[0-9.]+ +0$" <<<"$out" || complain "weir-compare: no line of $bytes bytes: $out"
     done

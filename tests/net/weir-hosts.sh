@@ -30,6 +30,7 @@ mkdir "$tmp/tmp"
 export TMPDIR=$tmp/tmp
 out=$("${run[@]}" --colls reduce_scatter,barrier --ppn 2 --placement cyclic --quick --output "$tmp/out" 2>&1) || complain "exit code $?: $out"
 grep -qE '^reduce_scatter +2 cyclic +4096 +[0-9.]+ +- +- +- +[0-9.]+ +[0-9.]+ +- +- +0$' <<<"$out" || complain "no line of reduce_scatter: $out"
+grep -q '^weir-hosts: 1 of [0-9]*, 0:[0-9]*: reduce_scatter, 2 a host, cyclic, launch 1 of 1, weir:heap$' <<<"$out" || complain "it does not tell how far it is: $out"
 grep -qE '^barrier +2 cyclic +0 +[0-9.]+ ' <<<"$out" || complain "no line of barrier: $out"
 grep -q '"variant":"weir:heap","launch":1,"hosts":2,"ppn":2,"placement":"cyclic".*"nodes":2' "$tmp/out/results.jsonl" || complain "the results lack something"
 [ -s "$tmp/out/summary.jsonl" ] || complain "no summary"
