@@ -33,7 +33,8 @@
     X(TEXT, placement, PLACEMENT, "block", "block|cyclic|random[:SEED]|list:N,N,...", USER,                            \
       "how ranks are placed on virtual nodes: block, cyclic, random, or the node of each rank")                        \
     X(TEXT, topology_file, TOPOLOGY_FILE, "", "path", USER,                                                            \
-      "switches of the network, in the syntax of Slurm's topology.conf; virtual nodes may stand in it as node0, node1")  \
+      "switches of the network, in the syntax of Slurm's topology.conf; virtual nodes may stand in it as node0, node1; "   \
+      "for collectives the file of rank 0 counts")                                                                        \
     X(TEXT, hwloc_xml, HWLOC_XML, "", "path", USER,                                                                    \
       "describe this host from a file of lstopo instead of asking it; ranks take another machine's cores in turn")     \
     X(TEXT, hwloc_synthetic, HWLOC_SYNTHETIC, "", "hwloc synthetic string", USER,                                      \

@@ -29,6 +29,10 @@ struct weir_ctx {
     int nnodes;
     int *node_leader; /* the lowest rank of each node: it has put the node card */
 
+    /* Levels of the network above the nodes, innermost first: level_groups[l * nnodes + node]; from weir_comm_world() on. */
+    int nlevels;
+    int *level_groups;
+
     uint64_t allgathers; /* that were begun: numbers their keys */
 
     pthread_mutex_t topo_lock;

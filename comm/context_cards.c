@@ -215,14 +215,20 @@ static weir_status build_topo(weir_ctx *ctx, weir_error *err)
     return status;
 }
 
+weir_status wr_ctx_topo(weir_ctx *ctx, const weir_topo **topo, weir_error *err)
+{
+    pthread_mutex_lock(&ctx->topo_lock);
+    weir_status status = ctx->topo ? WEIR_OK : build_topo(ctx, err);
+    if (status == WEIR_OK)
+        *topo = ctx->topo;
+    pthread_mutex_unlock(&ctx->topo_lock);
+    return status;
+}
+
 weir_status weir_ctx_topo(weir_ctx *ctx, const weir_topo **topo)
 {
     weir_error err;
     wr_error_clear(&err);
-    pthread_mutex_lock(&ctx->topo_lock);
-    weir_status status = ctx->topo ? WEIR_OK : build_topo(ctx, &err);
-    if (status == WEIR_OK)
-        *topo = ctx->topo;
-    pthread_mutex_unlock(&ctx->topo_lock);
+    weir_status status = wr_ctx_topo(ctx, topo, &err);
     return status == WEIR_OK ? WEIR_OK : wr_ctx_fail(ctx, &err, "weir_ctx_topo");
 }

@@ -11,6 +11,9 @@
  */
 weir_status wr_ctx_publish(weir_ctx *ctx, weir_error *err);
 
+/* The job's topology, as weir_ctx_topo() gives it. Thread safe. */
+weir_status wr_ctx_topo(weir_ctx *ctx, const weir_topo **topo, weir_error *err);
+
 struct wr_topo_local;
 
 /* What this rank's own node card says of it; after wr_ctx_publish(). */

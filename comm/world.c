@@ -8,6 +8,7 @@
 
 #include "base/error.h"
 #include "comm/coll/coll.h"
+#include "comm/context_levels.h"
 #include "comm/mem/exchange.h"
 #include "comm/mem/mem.h"
 #include "comm/shrink.h"
@@ -118,9 +119,14 @@ static weir_status open_comms(weir_ctx *ctx, struct wr_comms **out, weir_error *
         return wr_error_memory(err, sizeof *c, "communicators");
     wr_list_init(&c->alive);
     wr_list_init(&c->stale);
-    weir_status status = wr_engine_open(ctx, SIGNALS, &c->engine, err);
+    weir_status status = wr_ctx_put_levels(ctx, err);
+    if (!status)
+        status = wr_engine_open(ctx, SIGNALS, &c->engine, err); /* with a fence */
     if (status)
         goto free_comms;
+    status = wr_ctx_fetch_levels(ctx, err);
+    if (status)
+        goto close_engine;
     status = wr_p2p_create(ctx, c->engine, ctx->config.unexpected_limit, &c->p2p, err);
     if (status)
         goto close_engine;
@@ -183,6 +189,7 @@ destroy_p2p:
     wr_p2p_destroy(c->p2p);
 close_engine:
     wr_engine_close(c->engine);
+    wr_ctx_free_levels(ctx);
 free_comms:
     free(c);
     return status;
@@ -234,6 +241,7 @@ static void close_comms(weir_ctx *ctx, bool abandon)
     wr_list_for_each_safe (comm, next, &c->stale, link)
         wr_comm_free(comm);
     free(c);
+    wr_ctx_free_levels(ctx);
     ctx->comms = NULL;
 }
 

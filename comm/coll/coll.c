@@ -34,7 +34,7 @@ static weir_status make_topo(struct wr_coll_state *s, weir_error *err)
                                     .node_ranks = (const int *const *)s->node_ranks,
                                     .node_size = s->node_size,
                                     .local_rank = s->local_rank};
-    return WEIR_OK;
+    return wr_coll_make_levels(s, err);
 }
 
 bool wr_coll_has_signals(const struct wr_coll_state *s)
@@ -86,6 +86,8 @@ void wr_coll_destroy(struct wr_coll_state *s)
     free(s->node_rank_store);
     free(s->node_size);
     free(s->node_ranks);
+    free(s->level_groups);
+    free(s->group_of);
     free(s);
 }
 

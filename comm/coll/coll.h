@@ -62,6 +62,9 @@ struct wr_coll_pending;
 weir_status wr_coll_create(weir_comm *comm, struct wr_coll_state **state, weir_error *err);
 void wr_coll_destroy(struct wr_coll_state *state);
 
+/* levels.c: those above the nodes, for state->topo, which has all else. */
+weir_status wr_coll_make_levels(struct wr_coll_state *state, weir_error *err);
+
 /* What makes two calls of one kind, and what all ranks must agree on. */
 struct wr_coll_key {
     uint64_t count; /* v-forms: the sum of what all ranks know, else 0 */
@@ -334,6 +337,8 @@ struct wr_coll_state {
     bool opened;          /* the first call was made, which sets it up */
     struct wr_plan_topo topo;
     int *node_of, *local_rank, *node_size, **node_ranks, *node_rank_store;
+    int *level_groups; /* groups of nodes above the node, level by level ... */
+    const int **group_of; /* ... and where each begins */
     struct wr_cost cost; /* of steps, once it is known: at rank 0 */
     bool cost_known;
     struct wr_coll_decision decision[WR_COLL_DECISIONS];

@@ -3,7 +3,8 @@
  * Persistent collectives in memory that all ranks know: in parts of one handle, and all-gather into a window of the node. Each
  * execution has other data, and all results are checked; some ranks start late.
  *
- * usage: plans_test [-e WORDS] [-w WORDS]: what weir_explain() says of the largest all-gather into a handle, into a window
+ * usage: plans_test [-b ELEMENTS] [-e WORDS] [-w WORDS]: the most of a rank; what weir_explain() says of the largest all-gather
+ * into a handle, into a window
  */
 #include <unistd.h>
 
@@ -11,8 +12,9 @@
 
 #include "tests/multi/multi.h"
 
-enum { MOST = 50000, EXECUTIONS = 3 };
+enum { EXECUTIONS = 3 };
 
+static uint64_t most = 50000;       /* elements of a rank */
 static const char *expect[2]; /* of the handle, of the window */
 static int32_t *in, *out;
 
@@ -42,7 +44,7 @@ static void gather(uint64_t count, int32_t *to, bool in_place, bool window)
     weir_request *request;
     int32_t *mine = in_place ? to + (uint64_t)rank * count : in;
     OK(weir_allgather_init(comm, in_place ? WEIR_IN_PLACE : in, to, count, WEIR_INT32, &request));
-    if (count == MOST && !in_place)
+    if (count == most && !in_place)
         explain(request, window ? "window" : "handle", expect[window]);
     for (int e = 0; e < EXECUTIONS; e++) {
         for (uint64_t i = 0; i < count; i++)
@@ -91,17 +93,20 @@ static void combine(uint64_t count, bool scatter, bool in_place)
 
 int main(int argc, char **argv)
 {
-    static const uint64_t counts[] = {1, 700, MOST};
     weir_mem *mem, *window;
     int c;
-    while ((c = getopt(argc, argv, "e:w:")) != -1)
-        expect[c == 'w'] = optarg;
+    while ((c = getopt(argc, argv, "b:e:w:")) != -1)
+        if (c == 'b')
+            most = strtoull(optarg, NULL, 0);
+        else
+            expect[c == 'w'] = optarg;
+    const uint64_t counts[] = {1, 700, most};
     start();
-    uint64_t bytes = MOST * sizeof *in * (uint64_t)size;
+    uint64_t bytes = most * sizeof *in * (uint64_t)size;
     OK(weir_mem_alloc(comm, 2 * bytes, 0, &mem));
     OK(weir_mem_alloc(comm, bytes, WEIR_MEM_NODE_SHARED, &window));
     in = weir_mem_ptr(mem);
-    out = in + MOST * size;
+    out = in + most * size;
     for (size_t i = 0; i < sizeof counts / sizeof counts[0]; i++)
         for (int in_place = 0; in_place < 2; in_place++) {
             gather(counts[i], out, in_place, false);
