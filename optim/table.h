@@ -13,9 +13,20 @@ struct wr_vector_loops {
     void (*convert)(void *dst, weir_type dst_type, const void *src, weir_type src_type, uint64_t n);
 };
 
+/* The loops of attention and of losses; no two arrays of a call overlap. */
+struct wr_softmax_loops {
+    float (*most)(const float *x, size_t n);                         /* the largest; -infinity of none */
+    float (*exponentials)(float *x, float shift, size_t n);          /* x = exp(x - shift); returns their sum */
+    float (*dot)(const float *x, const float *y, size_t n);
+    void (*scale)(float *x, float factor, size_t n);                 /* x *= factor */
+    void (*add)(float *sum, const float *x, size_t n);               /* sum += x */
+    void (*back)(float *d, const float *shares, float mean, float factor, size_t n); /* d = factor shares (d - mean) */
+};
+
 struct wr_optim_table {
     const struct wr_rule_class *const *rules; /* by weir_rule_kind */
     const struct wr_vector_loops *vector;
+    const struct wr_softmax_loops *softmax;
 };
 
 /* The table of an instruction set that the build has. */
