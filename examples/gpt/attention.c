@@ -39,10 +39,11 @@ void gpt_attention(const struct gpt_pass *p, int layer, const struct gpt_block_a
             struct head h = head_of(p, s, i);
             const real *q = a->qkv + h.qkv, *k = q + c, *v = k + c;
             real *shares = a->shares + h.shares;
-            gpt_multiply(n, n, size, scale, gpt_plain(q, 3 * c), gpt_transposed(k, 3 * c), 0, shares, n);
+            gpt_pass_multiply(p, (struct gpt_product){n, n, size, scale, gpt_plain(q, 3 * c), gpt_transposed(k, 3 * c), 0, shares,
+                                                      n});
             p->kernels->softmax(n, shares);
-            gpt_multiply(n, size, n, 1, gpt_plain(dropped_shares(p, &drop, &h, shares, p->scratch), n), gpt_plain(v, 3 * c), 0,
-                         a->heads + h.out, c);
+            gpt_pass_multiply(p, (struct gpt_product){n, size, n, 1, gpt_plain(dropped_shares(p, &drop, &h, shares, p->scratch), n),
+                                                      gpt_plain(v, 3 * c), 0, a->heads + h.out, c});
         }
 }
 
@@ -58,12 +59,14 @@ void gpt_attention_back(const struct gpt_pass *p, int layer, const struct gpt_bl
             struct head h = head_of(p, s, i);
             const real *q = a->qkv + h.qkv, *k = q + c, *v = k + c, *shares = a->shares + h.shares, *dy = dheads + h.out;
             real *dq = dqkv + h.qkv, *dk = dq + c, *dv = dk + c;
-            gpt_multiply(n, size, n, 1, gpt_transposed(dropped_shares(p, &drop, &h, shares, scratch), n), gpt_plain(dy, c), 0, dv, 3 * c);
-            gpt_multiply(n, n, size, 1, gpt_plain(dy, c), gpt_transposed(v, 3 * c), 0, dshares, n);
+            gpt_pass_multiply(p, (struct gpt_product){n, size, n, 1, gpt_transposed(dropped_shares(p, &drop, &h, shares, scratch), n),
+                                                      gpt_plain(dy, c), 0, dv, 3 * c});
+            gpt_pass_multiply(p, (struct gpt_product){n, n, size, 1, gpt_plain(dy, c), gpt_transposed(v, 3 * c), 0, dshares, n});
             if (drop.threshold)
                 p->kernels->drop(square, dshares, &drop, h.element, dshares);
             p->kernels->softmax_back(n, scale, shares, dshares);
-            gpt_multiply(n, size, n, 1, gpt_plain(dshares, n), gpt_plain(k, 3 * c), 0, dq, 3 * c);
-            gpt_multiply(n, size, n, 1, gpt_transposed(dshares, n), gpt_plain(q, 3 * c), 0, dk, 3 * c);
+            gpt_pass_multiply(p, (struct gpt_product){n, size, n, 1, gpt_plain(dshares, n), gpt_plain(k, 3 * c), 0, dq, 3 * c});
+            gpt_pass_multiply(p, (struct gpt_product){n, size, n, 1, gpt_transposed(dshares, n), gpt_plain(q, 3 * c), 0, dk,
+                                                      3 * c});
         }
 }

@@ -101,19 +101,22 @@ int64_t gpt_scratch_size(const struct gpt_pass *p)
 /* y = x w, for rows of `in` numbers that become `out`. */
 static void linear(const struct gpt_pass *p, int in, int out, const real *x, const real *w, real beta, real *y)
 {
-    gpt_multiply((int)gpt_pass_rows(p), out, in, 1, gpt_plain(x, in), gpt_plain(w, out), beta, y, out);
+    int rows = (int)gpt_pass_rows(p);
+    gpt_pass_multiply(p, (struct gpt_product){rows, out, in, 1, gpt_plain(x, in), gpt_plain(w, out), beta, y, out});
 }
 
 /* dx = dy w', the way back of linear(). */
 static void linear_back_input(const struct gpt_pass *p, int in, int out, const real *dy, const real *w, real *dx)
 {
-    gpt_multiply((int)gpt_pass_rows(p), in, out, 1, gpt_plain(dy, out), gpt_transposed(w, out), 0, dx, in);
+    int rows = (int)gpt_pass_rows(p);
+    gpt_pass_multiply(p, (struct gpt_product){rows, in, out, 1, gpt_plain(dy, out), gpt_transposed(w, out), 0, dx, in});
 }
 
 /* dw += x' dy, and the bias' gradient += the sum of dy's rows. */
 static void linear_back_weight(const struct gpt_pass *p, int in, int out, const real *x, const real *dy, real *dw, real *dbias)
 {
-    gpt_multiply(in, out, (int)gpt_pass_rows(p), 1, gpt_transposed(x, in), gpt_plain(dy, out), 1, dw, out);
+    int rows = (int)gpt_pass_rows(p);
+    gpt_pass_multiply(p, (struct gpt_product){in, out, rows, 1, gpt_transposed(x, in), gpt_plain(dy, out), 1, dw, out});
     p->kernels->add_rows(gpt_pass_rows(p), out, dy, dbias);
 }
 

@@ -53,7 +53,7 @@ void gpt_head(const struct gpt_pass *p, const real *wte, const real *const *norm
     int c = p->config->width, v = p->config->vocabulary;
     int64_t rows = gpt_pass_rows(p);
     p->kernels->norm(rows, c, x, norm[0], norm[1], a->norm, a->stats);
-    gpt_multiply((int)rows, v, c, 1, gpt_plain(a->norm, c), gpt_transposed(wte, c), 0, a->logits, v);
+    gpt_pass_multiply(p, (struct gpt_product){(int)rows, v, c, 1, gpt_plain(a->norm, c), gpt_transposed(wte, c), 0, a->logits, v});
 }
 
 double gpt_head_loss(const struct gpt_pass *p, const int32_t *targets, double scale, const struct gpt_head_acts *a)
@@ -67,12 +67,13 @@ void gpt_head_back_input(const struct gpt_pass *p, const real *wte, const real *
 {
     int c = p->config->width, v = p->config->vocabulary;
     int64_t rows = gpt_pass_rows(p);
-    gpt_multiply((int)rows, c, v, 1, gpt_plain(a->logits, v), gpt_plain(wte, c), 0, p->scratch, c);
+    gpt_pass_multiply(p, (struct gpt_product){(int)rows, c, v, 1, gpt_plain(a->logits, v), gpt_plain(wte, c), 0, p->scratch, c});
     p->kernels->norm_back(rows, c, x, norm[0], a->stats, p->scratch, NULL, dx, dnorm[0], dnorm[1]);
 }
 
 void gpt_head_back_weight(const struct gpt_pass *p, const struct gpt_head_acts *a, real *dwte)
 {
     int c = p->config->width, v = p->config->vocabulary;
-    gpt_multiply(v, c, (int)gpt_pass_rows(p), 1, gpt_transposed(a->logits, v), gpt_plain(a->norm, c), 1, dwte, c);
+    gpt_pass_multiply(p, (struct gpt_product){v, c, (int)gpt_pass_rows(p), 1, gpt_transposed(a->logits, v), gpt_plain(a->norm, c), 1,
+                                              dwte, c});
 }

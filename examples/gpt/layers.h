@@ -23,7 +23,22 @@ struct gpt_pass {
     bool training;         /* dropout takes place */
     int64_t first;         /* number of the first sequence among those of the step, over all ranks */
     real *scratch;         /* gpt_scratch_size() elements that keep nothing between calls */
+    struct gpt_products *products; /* where matrix products are noted; NULL: nowhere */
 };
+
+/* The products that passes made. */
+struct gpt_products {
+    struct gpt_product *list;
+    size_t n, room; /* what does not fit is not noted */
+};
+
+/* Makes a product of a pass. */
+static inline void gpt_pass_multiply(const struct gpt_pass *pass, struct gpt_product product)
+{
+    if (pass->products && pass->products->n < pass->products->room)
+        pass->products->list[pass->products->n++] = product;
+    gpt_multiply(&product);
+}
 
 static inline int64_t gpt_pass_rows(const struct gpt_pass *pass)
 {

@@ -8,6 +8,7 @@
 #include <string.h>
 
 #include "examples/gpt/checkpoint.h"
+#include "examples/gpt/measure.h"
 #include "examples/gpt/ngram.h"
 #include "examples/gpt/report.h"
 
@@ -104,6 +105,18 @@ static void baseline(struct run *r)
         gpt_report_baseline(&r->report, bigram, trigram);
 }
 
+/* In turn, so that both see the same machine. The replay spoils gradients, which are thrown away. */
+static void measure(struct run *r)
+{
+    struct gpt_times times;
+    if (!gpt_times_create(&times, &r->trainer, (int)r->options.measure))
+        must(r, WEIR_ERR_NO_MEMORY);
+    for (int i = 0; i < times.n; i++)
+        must(r, gpt_times_take(&times, &r->trainer, i));
+    gpt_report_measure(&r->report, gpt_median(times.step, times.n), gpt_median(times.products, times.n));
+    gpt_times_free(&times);
+}
+
 /* Arguments, ranks and data. false when something is wrong, and then it was said. */
 static bool prepare(struct run *r)
 {
@@ -112,6 +125,8 @@ static bool prepare(struct run *r)
     struct gpt_data_options data = {(int)o->context, (int)o->vocabulary, o->validation, (uint64_t)o->seed};
     weir_error error;
     if (!gpt_job_agree(&r->job, gpt_data_open(&r->data, &data, o->npaths, o->paths, why, sizeof why), why))
+        return false;
+    if (!gpt_job_agree(&r->job, !o->measure || weir_comm_size(r->job.world) == 1, "--measure is for one rank"))
         return false;
     if (!gpt_job_check(&r->job, gpt_job_arrange(&r->job, (int)o->pp, (int)o->dp, &error), &error))
         return false;
@@ -144,6 +159,8 @@ static int run(struct run *r, int argc, char **argv)
         enum gpt_stop reason = train(r);
         if (r->options.sample && reason != GPT_STOP_SIGNAL && !r->failed)
             sample(r);
+        if (r->options.measure && reason != GPT_STOP_SIGNAL && !r->failed)
+            measure(r);
         gpt_report_end(&r->report, reason);
     }
     gpt_report_close(&r->report);

@@ -60,6 +60,7 @@ static const struct row {
     {"json", NULL, FLAG, AT(json), 0, 0, "lines are JSON objects"},
     {"log", "FILE", TEXT, AT(log), 0, 0, "JSON lines go there, too"},
     {"plot", "FILE", TEXT, AT(plot), 0, 0, "in the end gnuplot draws the loss into this PNG file"},
+    {"measure", "N", INTEGER, AT(measure), 0, 1000, "in the end N steps are timed beside their matrix products (one rank, --zero 0)"},
     {"help", NULL, FLAG, AT(help), 0, 0, "this text"},
 #undef AT
 };
@@ -160,6 +161,8 @@ bool gpt_options_parse(int argc, char **argv, struct gpt_options *o, char *why, 
         return fail(why, size, "name files or folders to train on; --help lists the options");
     if ((o->export || o->save_every) && !o->save)
         return fail(why, size, "--export and --save-every need --save FOLDER");
+    if (o->measure && o->zero)
+        return fail(why, size, "--measure needs --zero 0");
     if (o->final_lr < 0)
         o->final_lr = o->lr / 10;
     if (!o->microbatches)

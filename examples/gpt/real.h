@@ -34,12 +34,20 @@ static inline struct gpt_matrix gpt_transposed(const real *data, int stride)
     return (struct gpt_matrix){data, stride, 1};
 }
 
-/* c (rows x cols, `stride` from row to row) = alpha a b + beta c; `inner` is the dimension that is summed over. */
-static inline void gpt_multiply(int rows, int cols, int inner, real alpha, struct gpt_matrix a, struct gpt_matrix b, real beta,
-                                real *c, int stride)
+/* A product: c (rows x cols, `stride` from row to row) = alpha a b + beta c; `inner` is the dimension that is summed over. */
+struct gpt_product {
+    int rows, cols, inner;
+    real alpha;
+    struct gpt_matrix a, b;
+    real beta;
+    real *c;
+    int stride;
+};
+
+static inline void gpt_multiply(const struct gpt_product *p)
 {
-    GPT_GEMM(CblasRowMajor, a.transposed ? CblasTrans : CblasNoTrans, b.transposed ? CblasTrans : CblasNoTrans, rows, cols, inner,
-             alpha, a.data, a.stride, b.data, b.stride, beta, c, stride);
+    GPT_GEMM(CblasRowMajor, p->a.transposed ? CblasTrans : CblasNoTrans, p->b.transposed ? CblasTrans : CblasNoTrans, p->rows, p->cols,
+             p->inner, p->alpha, p->a.data, p->a.stride, p->b.data, p->b.stride, p->beta, p->c, p->stride);
 }
 
 #endif

@@ -146,7 +146,8 @@ void gpt_report_step(struct gpt_report *r, const struct gpt_step *s)
     json(r, "{\"event\": \"step\", \"step\": %lld, \"loss\": %s, \"norm\": %s, \"lr\": %.9g, \"tokens_per_s\": %.1f, \"exposed\": %.4f, "
          "\"seconds\": %.3f, \"skipped\": %s}", (long long)t->step, number(loss, sizeof loss, mean), number(norm, sizeof norm, s->norm),
          s->lr, rate, exposed, seconds, s->skipped ? "true" : "false");
-    remember(r, mean, NAN);
+    if (steps * 2 > o->log_every) /* the mean of a few says little */
+        remember(r, mean, NAN);
     r->loss = r->exposed = 0;
     r->line = t->step;
     r->before = time;
@@ -168,19 +169,45 @@ void gpt_report_baseline(struct gpt_report *r, double bigram, double trigram)
 {
     if (!r->speaks)
         return;
+    r->bigram = bigram;
+    r->trigram = trigram;
     line(r, "perplexity of counts on the same text: bigram %.3f, trigram %.3f", bigram, trigram);
     json(r, "{\"event\": \"baseline\", \"bigram\": %.9g, \"trigram\": %.9g}", bigram, trigram);
 }
 
-/* Tokens above a byte's have no text of their own: their numbers are shown. */
-static void show(FILE *out, const struct gpt_report *r, const int32_t *tokens, int64_t n)
+void gpt_report_measure(struct gpt_report *r, double step, double products)
 {
-    for (int64_t i = 0; i < n; i++) {
-        int c = tokens[i];
-        if (r->trainer->config.vocabulary > 256)
-            fprintf(out, "%d ", c);
-        else
-            fputc(c == '\n' || (c >= ' ' && c != 127) ? c : '?', out);
+    if (!r->speaks)
+        return;
+    line(r, "a step takes %.3f ms of the processor, its matrix products alone %.3f: it is %.3f times those", step * 1e3, products * 1e3,
+         step / products);
+    json(r, "{\"event\": \"measure\", \"step_s\": %.9g, \"products_s\": %.9g, \"ratio\": %.4f}", step, products, step / products);
+}
+
+/* Length of the UTF-8 character at a text's beginning; 0: it is none that can be shown. */
+static int64_t character(const int32_t *text, int64_t n)
+{
+    int64_t length = text[0] < 0x80 ? 1 : text[0] >= 0xc2 && text[0] < 0xe0 ? 2 : text[0] < 0xe0 ? 0 : text[0] < 0xf0 ? 3 : 4;
+    if (length > n || text[0] > 0xf4 || text[0] == 127 || (text[0] < ' ' && text[0] != '\n' && text[0] != '\t'))
+        return 0;
+    for (int64_t i = 1; i < length; i++)
+        if ((text[i] & 0xc0) != 0x80)
+            return 0;
+    return length;
+}
+
+/* Bytes as text, with a question mark for what is none; larger tokens have no text of their own: their numbers are shown. */
+static void show(const struct gpt_report *r, const int32_t *tokens, int64_t n)
+{
+    for (int64_t i = 0; i < n;) {
+        int64_t length = r->trainer->config.vocabulary > 256 ? -1 : character(tokens + i, n - i);
+        if (length < 0)
+            printf("%d ", tokens[i]);
+        for (int64_t k = 0; k < length; k++)
+            putchar(tokens[i + k]);
+        if (!length)
+            putchar('?');
+        i += length > 0 ? length : 1;
     }
 }
 
@@ -189,7 +216,7 @@ void gpt_report_sample(struct gpt_report *r, const char *prompt, const int32_t *
     if (!r->speaks || r->trainer->options->json)
         return;
     printf("---- sample ----\n%s", prompt);
-    show(stdout, r, tokens, n);
+    show(r, tokens, n);
     printf("\n----------------\n");
     fflush(stdout);
 }
@@ -209,7 +236,10 @@ static void plot(const struct gpt_report *r)
             "set datafile missing 'nan'\n$points << END\n", path);
     for (size_t i = 0; i < r->npoints; i++)
         fprintf(p, "%lld %g %g\n", (long long)r->points[i].step, r->points[i].loss, r->points[i].check);
-    fprintf(p, "END\nplot $points using 1:2 with lines title 'training', $points using 1:3 with points pointtype 7 title 'validation'\n");
+    fprintf(p, "END\nplot $points using 1:2 with lines title 'training', $points using 1:3 with points pointtype 7 title 'validation'");
+    if (r->bigram > 0)
+        fprintf(p, ", %g with lines dashtype 2 title 'bigrams', %g with lines dashtype 2 title 'trigrams'", log(r->bigram), log(r->trigram));
+    fputc('\n', p);
     if (pclose(p))
         line(r, "no plot: gnuplot is missing or does not work");
     else

@@ -13,6 +13,7 @@ struct gpt_report {
     int64_t first_step, line; /* steps made before the run, and at the last line */
     double loss;              /* sum over the steps since the last line */
     double exposed;
+    double bigram, trigram; /* perplexities of counts; 0: not known */
     struct gpt_point {
         int64_t step;
         double loss, check; /* check: NAN where it was not measured */
@@ -34,6 +35,9 @@ void gpt_report_check(struct gpt_report *report, double loss);
 
 /* Perplexities of counts, beside the last one of the model. */
 void gpt_report_baseline(struct gpt_report *report, double bigram, double trigram);
+
+/* Medians of the processor's seconds of a step, and of its matrix products alone. */
+void gpt_report_measure(struct gpt_report *report, double step, double products);
 
 /* Tokens that the model wrote after a prompt. */
 void gpt_report_sample(struct gpt_report *report, const char *prompt, const int32_t *tokens, int64_t n);

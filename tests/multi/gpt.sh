@@ -127,6 +127,7 @@ run "checkpoint of another model" refused "another model" 1 --resume "$tmp/ckpt"
 run "damaged checkpoint" damaged
 run "rule" refused "no update rule" 1 --rule none "$tmp/text"
 run "too few layers" refused "" 1 --pp 2 --layers 1 "$tmp/text"
+run "measure" refused "is for one rank" 1 --measure 2 --zero 0 "$tmp/text"
 run "log" refused "cannot be written" 1 --log "$tmp/none/log" "$tmp/text"
 run "tokens" refused "has token" 1 --vocabulary 300 "$tmp/text"
 

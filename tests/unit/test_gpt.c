@@ -89,7 +89,8 @@ static void run_create(struct run *r, struct model *m, const struct gpt_kernels 
     memset(r, 0, sizeof *r);
     r->model = m;
     r->nparts = nparts;
-    *pass = (struct gpt_pass){c, kernels, SEQUENCES, c->context, 77, true, 4, NULL};
+    *pass = (struct gpt_pass){.config = c, .kernels = kernels, .sequences = SEQUENCES, .length = c->context, .dropout_key = 77,
+                              .training = true, .first = 4};
     pass->scratch = calloc((size_t)gpt_scratch_size(pass), sizeof(real));
     for (int s = 0; s < SEQUENCES; s++)
         for (int t = 0; t < c->context; t++) {
