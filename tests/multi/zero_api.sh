@@ -17,4 +17,19 @@ for stage in 0 1 2 3 "2 once" "3 shared"; do
     run "formulas, stage $stage" "$weirrun" -n 2 "$t" formulas $stage
 done
 run "gathering ahead" env WEIR_FAULT='delay=get:20ms' "$weirrun" -n 2 "$t" ahead
+survivors() { # those that are not killed all end
+    output=$(timeout 60 "$weirrun" -n 3 --on-failure continue "$t" lost "$1" 2>&1)
+    printf '%s\n' "$output" | grep -q FAIL && { printf '%s\n' "$output"; return 1; }
+    [ "$(printf '%s\n' "$output" | grep -c 'PASS: rank')" -eq 2 ] || { printf '%s\n' "$output"; return 1; }
+}
+for stage in 0 3; do
+    run "a rank is killed, stage $stage" survivors $stage
+done
+shows() { # weir-zero: lines that match
+    [ "$("${@:3}" 2>&1 | grep -cE "$1")" -eq "$2" ]
+}
+json='^\{"stage": [0-3], "ranks": 2, "params": 2097152, .*"mem_peak": [0-9]+, "mem_formula": [0-9]+, .*\}$'
+run "weir-zero" shows "$json" 4 "$weirrun" -n 2 "$B/perf/weir-zero" -p 2100K -l 4 -n 1 --json
+run "weir-zero --estimate" shows '^ +[0-3]( +[0-9.]+){8}$' 4 "$B/perf/weir-zero" --estimate 64 --params 7G --bf16
+run "weir-zero, arguments" shows 'not understood' 1 "$B/perf/weir-zero" --stage 4
 finish

@@ -3,8 +3,9 @@
  * What surrounds the training loop of the ZeRO engine: states that go from one engine to another, memory and traffic beside the
  * formulas, gathering ahead, refusals.
  *
- * zero_api_test state|formulas STAGE [once|shared]|ahead|refused
+ * zero_api_test state|formulas STAGE [once|shared]|ahead|refused|lost STAGE
  */
+#include <signal.h>
 #include <time.h>
 
 #include "tests/multi/zero_model.h"
@@ -388,6 +389,41 @@ static void refused(void)
     weir_rule_free(rule);
 }
 
+/* ---- a rank that is killed ---- */
+
+/* The last rank dies in the backward pass of step 2: all others get the error, in a hook or at the step, and can free the engine. */
+static void lose(uint64_t stage)
+{
+    struct model m;
+    weir_zero *zero;
+    weir_zero_options o = options(stage);
+    weir_status status = WEIR_OK;
+    make_group(WEIR_RULE_ADAMW);
+    plain_groups(&m);
+    OK(weir_zero_create(comm, &o, m.units, UNITS, &zero, NULL));
+    steps(zero, &m, 0, 2, NULL);
+    status = weir_zero_begin(zero, WEIR_ZERO_TRAIN);
+    for (int u = UNITS; status == WEIR_OK && u-- > 0;) {
+        if (rank == size - 1 && u == 3)
+            raise(SIGKILL);
+        status = weir_zero_before_backward(zero, (uint64_t)u);
+        if (status == WEIR_OK)
+            status = weir_zero_after_backward(zero, (uint64_t)u);
+    }
+    if (status == WEIR_OK)
+        status = weir_zero_end(zero);
+    if (status == WEIR_OK)
+        status = weir_zero_step(zero, NULL, NULL);
+    CHECK(status == WEIR_ERR_PEER_LOST, "%s: %s", weir_status_name(status), weir_zero_error(zero)->message);
+    CHECK(weir_zero_begin(zero, WEIR_ZERO_EVAL) == WEIR_ERR_PEER_LOST, "the engine goes on");
+    weir_zero_free(zero);
+    weir_rule_free(rule);
+    printf("PASS: rank %d\n", rank);
+    fflush(stdout);
+    weir_finalize(ctx);
+    exit(0);
+}
+
 int main(int argc, char **argv)
 {
     const char *what = argc > 1 ? argv[1] : "state";
@@ -398,6 +434,8 @@ int main(int argc, char **argv)
         formulas((uint64_t)atoi(argv[2]), argc > 3 ? argv[3] : NULL);
     else if (!strcmp(what, "ahead"))
         ahead();
+    else if (!strcmp(what, "lost"))
+        lose((uint64_t)atoi(argv[2]));
     else
         refused();
     finish(what);
