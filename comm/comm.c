@@ -6,7 +6,9 @@
 
 #include "base/error.h"
 #include "base/str.h"
+#include "comm/context_cards.h"
 #include "comm/transport/layer.h"
+#include "topo/topo.h"
 
 weir_ctx *weir_comm_ctx(const weir_comm *comm)
 {
@@ -49,6 +51,35 @@ const char *weir_comm_provider(const weir_comm *comm, int rank)
 int weir_comm_world_rank(const weir_comm *comm, int rank)
 {
     return rank >= 0 && rank < comm->size ? wr_comm_world_rank(comm, rank) : -1;
+}
+
+static weir_status make_topo(weir_comm *comm, const weir_topo **topo, weir_error *err)
+{
+    const weir_topo *whole = NULL;
+    weir_status status = wr_comm_check_alive(comm, err);
+    if (!status)
+        status = wr_ctx_topo(comm->ctx, &whole, err);
+    if (status || comm->topo || !comm->group.world) {
+        *topo = comm->topo ? comm->topo : whole;
+        return status;
+    }
+    status = wr_topo_restrict(whole, comm->group.world, comm->size, &comm->topo, err);
+    *topo = comm->topo;
+    return status;
+}
+
+weir_status weir_comm_topo(weir_comm *comm, const weir_topo **topo)
+{
+    weir_error err;
+    const weir_topo *made = NULL;
+    wr_error_clear(&err);
+    pthread_mutex_lock(&comm->ctx->comms_lock);
+    weir_status status = make_topo(comm, &made, &err);
+    pthread_mutex_unlock(&comm->ctx->comms_lock);
+    if (status)
+        return wr_comm_fail(comm, &err, "weir_comm_topo");
+    *topo = made;
+    return WEIR_OK;
 }
 
 weir_status wr_comm_check_rank(const weir_comm *comm, const char *what, int rank, weir_error *err)
@@ -177,5 +208,6 @@ void wr_comm_free(struct weir_comm *comm)
     free(comm->node_of);
     free(comm->node_leader);
     free(comm->mates);
+    weir_topo_free(comm->topo);
     free(comm);
 }

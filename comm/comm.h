@@ -29,6 +29,7 @@ struct weir_comm {
     uint64_t next_mem_id; /* of the next weir_mem; the same on all its ranks */
     unsigned nmems;       /* memory handles that are alive */
     unsigned setups;      /* of started calls that are under way: other exchanges of all its ranks wait for them */
+    weir_topo *topo; /* NULL until somebody asks for it; under the context's comms_lock */
     struct wr_shrink *shrink; /* NULL until somebody shrinks it */
     struct wr_overdue overdue; /* looks after the waits of its collective calls, and counts them; set by comm/coll */
     const char *doing;    /* the latest of them, when it is not of comm/coll: "weir_mem_alloc" */

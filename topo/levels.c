@@ -74,7 +74,7 @@ static int32_t find_group(struct maker *m, int32_t above, int64_t key, int *ngro
     return m->slots[at].group;
 }
 
-/* Drops `level`, keeps it, or lets it take the place of the one above. Owns level->group from here on. */
+/* Drops `level`, keeps it, or lets it take the place of the one above. Owns level->group and level->names from here on. */
 static void keep_or_drop(struct maker *m, struct wr_level *level)
 {
     struct wr_level *above = &m->kept[m->nkept - 1];
@@ -82,6 +82,7 @@ static void keep_or_drop(struct maker *m, struct wr_level *level)
     if (level->ngroups == m->topo->nranks ||
         (same && !(level->kind == WEIR_LEVEL_NODE && above->kind != WEIR_LEVEL_WORLD))) {
         free(level->group);
+        free(level->names);
         return;
     }
     if (same) {
@@ -165,28 +166,77 @@ static weir_status try_all(struct maker *m, weir_error *err)
     return status;
 }
 
+/* Hands what was kept over to the topology, innermost first; or frees it, when the making has failed. */
+static weir_status finish(struct maker *m, weir_status status, weir_error *err)
+{
+    weir_topo *topo = m->topo;
+    if (!status && !(topo->levels = calloc((size_t)m->nkept, sizeof *topo->levels)))
+        status = wr_error_memory(err, (size_t)m->nkept * sizeof *topo->levels, "the levels of the topology");
+    if (!status)
+        topo->nlevels = m->nkept;
+    for (int i = 0; i < m->nkept; i++) {
+        if (!status) {
+            topo->levels[m->nkept - 1 - i] = m->kept[i];
+        } else {
+            free(m->kept[i].group);
+            free(m->kept[i].names);
+        }
+    }
+    return status;
+}
+
 weir_status wr_topo_make_levels(weir_topo *topo, const struct wr_switches *switches, weir_error *err)
 {
     struct maker m = {.topo = topo, .switches = switches, .nslots = 16};
-    weir_status status;
     while (m.nslots < 2 * (size_t)topo->nranks)
         m.nslots *= 2;
     m.slots = malloc(m.nslots * sizeof *m.slots);
     if (!m.slots)
         return wr_error_memory(err, m.nslots * sizeof *m.slots, "the levels of the topology");
-    status = try_all(&m, err);
-    if (!status && !(topo->levels = calloc((size_t)m.nkept, sizeof *topo->levels)))
-        status = wr_error_memory(err, (size_t)m.nkept * sizeof *topo->levels, "the levels of the topology");
-    if (!status)
-        topo->nlevels = m.nkept;
-    for (int i = 0; i < m.nkept; i++) {
-        if (!status) {
-            topo->levels[m.nkept - 1 - i] = m.kept[i];
-        } else {
-            free(m.kept[i].group);
-            free(m.kept[i].names);
-        }
-    }
+    weir_status status = finish(&m, try_all(&m, err), err);
     free(m.slots);
     return status;
+}
+
+/* The groups of a level that hold some of the ranks, numbered by the lowest of these. */
+static weir_status restrict_level(struct maker *m, const struct wr_level *whole, const int *ranks, weir_error *err)
+{
+    size_t n = (size_t)m->topo->nranks, ngroups = (size_t)whole->ngroups;
+    struct wr_level level = {.kind = whole->kind};
+    int32_t *number = malloc(ngroups * sizeof *number);
+    level.group = malloc(n * sizeof *level.group);
+    level.names = whole->names ? calloc(ngroups, sizeof *level.names) : NULL;
+    if (!number || !level.group || (whole->names && !level.names)) {
+        free(number);
+        free(level.group);
+        free(level.names);
+        return wr_error_memory(err, (n + 2 * ngroups) * sizeof *number, "a level of the topology");
+    }
+    for (size_t g = 0; g < ngroups; g++)
+        number[g] = -1;
+    for (size_t r = 0; r < n; r++) {
+        int32_t group = whole->group[ranks[r]];
+        if (number[group] < 0) {
+            if (level.names)
+                level.names[level.ngroups] = whole->names[group];
+            number[group] = level.ngroups++;
+        }
+        level.group[r] = number[group];
+    }
+    free(number);
+    keep_or_drop(m, &level);
+    return WEIR_OK;
+}
+
+weir_status wr_topo_restrict_levels(weir_topo *topo, const weir_topo *whole, const int *ranks, weir_error *err)
+{
+    struct maker m = {.topo = topo};
+    weir_status status = WEIR_OK;
+    m.kept[m.nkept++] = (struct wr_level){.kind = WEIR_LEVEL_WORLD, .ngroups = 1};
+    for (int i = whole->nlevels - 1; i >= 0 && !status; i--)
+        if (whole->levels[i].group)
+            status = restrict_level(&m, &whole->levels[i], ranks, err);
+    for (int i = 0; i < m.nkept && !status; i++)
+        status = measure(topo, &m.kept[i], err);
+    return finish(&m, status, err);
 }

@@ -82,6 +82,12 @@ weir_status wr_topo_node_card(const struct wr_config *config, const struct wr_en
 weir_status wr_topo_build(const struct wr_config *config, const struct wr_log *log, int rank, int size,
                           const struct wr_card *node_cards, size_t n, weir_topo **topo, weir_error *err);
 
+/*
+ * The topology of `n` (at least 1) of the ranks of another, in this order; it does not outlive that one. To be freed by
+ * weir_topo_free().
+ */
+weir_status wr_topo_restrict(const weir_topo *whole, const int *ranks, int n, weir_topo **topo, weir_error *err);
+
 /* What a rank needs to know of its own node before it opens devices. */
 struct wr_topo_local {
     char nic[64]; /* the interface that weir_topo_nic_choice() gives it; "" when there is none, or its link is down */

@@ -38,20 +38,22 @@ void weir_topo_free(weir_topo *topo)
         free(topo->levels[i].group);
         free(topo->levels[i].names);
     }
-    for (size_t i = 0; i < topo->ndevices; i++) {
+    for (size_t i = 0; i < topo->ndevices && !topo->borrows; i++) {
         wr_device_list_free(&topo->devices[i].nics);
         wr_device_list_free(&topo->devices[i].gpus);
     }
+    if (!topo->borrows) {
+        free(topo->devices);
+        free(topo->pid_namespaces);
+        wr_buf_free(&topo->strings);
+        wr_buf_free(&topo->cpus);
+    }
     free(topo->levels);
-    free(topo->devices);
-    free(topo->pid_namespaces);
     free(topo->nodes);
     free(topo->places);
     free(topo->node_ranks);
     free(topo->local_rank);
     free(topo->node_of);
-    wr_buf_free(&topo->strings);
-    wr_buf_free(&topo->cpus);
     free(topo);
 }
 

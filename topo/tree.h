@@ -56,6 +56,7 @@ struct weir_topo {
     uint64_t *pid_namespaces;
     size_t npid_namespaces;
     struct wr_buf strings, cpus;
+    bool borrows; /* devices, pid_namespaces, strings and cpus are another topology's */
 };
 
 /* An empty topology of `nranks` ranks without nodes: node_of is -1 everywhere. NULL when out of memory. */
@@ -69,6 +70,9 @@ weir_status wr_topo_index_nodes(weir_topo *topo, weir_error *err);
 
 /* Makes the levels (topo/levels.c). Everything else must be there. */
 weir_status wr_topo_make_levels(weir_topo *topo, const struct wr_switches *switches, weir_error *err);
+
+/* The same from the levels of another topology, of which `topo` has these ranks. */
+weir_status wr_topo_restrict_levels(weir_topo *topo, const weir_topo *whole, const int *ranks, weir_error *err);
 
 /* The text of a rank's hardware threads; returns buf. */
 const char *wr_topo_cpus_text(const weir_topo *topo, int rank, char *buf, size_t size);

@@ -11,6 +11,7 @@
 
 #include <weir/status.h>
 #include <weir/context.h>
+#include <weir/topo.h>
 
 #ifdef __cplusplus
 extern "C" {
@@ -60,6 +61,20 @@ const char *weir_comm_provider(const weir_comm *comm, int rank);
 
 /** The rank in the job (that of weir_comm_world()) of a rank of a communicator; -1 when out of range. Thread safety: safe. */
 int weir_comm_world_rank(const weir_comm *comm, int rank);
+
+/**
+ * The topology of a communicator: its ranks with its own numbers, the nodes that they are on and the levels that divide them;
+ * what all of them have in common is no level. All questions of weir/topo.h can be asked.
+ *
+ * The first call works it out from weir_ctx_topo(); later calls only return it. Not collective.
+ *
+ * @param comm       a communicator
+ * @param[out] topo  owned by the communicator, valid until weir_comm_free() or weir_finalize()
+ * @return ::WEIR_OK; what weir_ctx_topo() returns; ::WEIR_ERR_STALE when comm was freed; ::WEIR_ERR_NO_MEMORY
+ *
+ * Thread safety: safe from any thread.
+ */
+weir_status weir_comm_topo(weir_comm *comm, const weir_topo **topo);
 
 /** @name Communicators of some of the ranks */
 /** @{ */

@@ -63,6 +63,24 @@ static void use_memory(weir_comm *c, int color)
     OK(weir_mem_free(window));
 }
 
+/* The topology of a communicator is the job's, in its own numbers. */
+static void has_topology(weir_comm *c)
+{
+    const weir_topo *topo, *again, *whole;
+    int n = weir_comm_size(c);
+    OK(weir_comm_topo(c, &topo));
+    OK(weir_comm_topo(c, &again));
+    OK(weir_ctx_topo(ctx, &whole));
+    CHECK(topo == again && (c != comm || topo == whole), "two topologies");
+    CHECK(weir_topo_nranks(topo) == n, "%d ranks", weir_topo_nranks(topo));
+    for (int a = 0; a < n; a++)
+        for (int b = 0; b < n; b++) {
+            bool together = weir_topo_node(topo, a) == weir_topo_node(topo, b);
+            bool said = weir_topo_node(whole, weir_comm_world_rank(c, a)) == weir_topo_node(whole, weir_comm_world_rank(c, b));
+            CHECK(together == said, "the nodes of ranks %d and %d", a, b);
+        }
+}
+
 /* Colors and keys of many shapes, each checked; freed in another order than made. */
 static void shapes(void)
 {
@@ -80,6 +98,11 @@ static void shapes(void)
     use(back, 7, "backwards");
     use(alone, rank, "alone");
     use(inner, weir_comm_rank(half) % 2, "half of a half");
+    has_topology(comm);
+    has_topology(half);
+    has_topology(back);
+    has_topology(alone);
+    has_topology(inner);
     if (none)
         use(none, 3, "one");
     use(comm, 9, "the world");
@@ -174,6 +197,8 @@ static void errors(void)
     CHECK(weir_send(back, big, 1, size, 1) == WEIR_ERR_INVALID, "a rank out of range");
     OK(weir_comm_free(back));
     CHECK(weir_comm_free(back) == WEIR_ERR_STALE, "freed twice");
+    const weir_topo *topo;
+    CHECK(weir_comm_topo(back, &topo) == WEIR_ERR_STALE, "asked after its freeing");
     CHECK(weir_barrier(back) == WEIR_ERR_STALE, "used after its freeing");
     CHECK(weir_comm_dup(back, &back) == WEIR_ERR_STALE, "duplicated after its freeing");
 }

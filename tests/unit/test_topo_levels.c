@@ -229,6 +229,48 @@ static void the_json_is_one_object(void **state)
     weir_topo_free(topo);
 }
 
+/* Some ranks of a machine: two of its nodes, of which one lies alone below its switch now. */
+static void ranks_of_a_topology_are_one(void **state)
+{
+    (void)state;
+    static const int ranks[] = {17, 16, 1, 5, 0}; /* switch 1, node 2; switch 0, nodes 0 and 1 */
+    static const int node[] = {0, 0, 1, 2, 1}, switch_of[] = {0, 0, 1, 1, 1};
+    static const int none[] = {3};
+    weir_topo *whole = create("switch:2 node:4 package:2 core:2"), *part, *one;
+    weir_error err;
+    assert_ok(wr_topo_restrict(whole, ranks, 5, &part, &err), &err);
+    assert_int_equal(weir_topo_nranks(part), 5);
+    assert_int_equal(weir_topo_nnodes(part), 3);
+    assert_int_equal(weir_topo_node_size(part, 1), 2);
+    assert_int_equal(weir_topo_node_rank(part, 1, 1), 4);
+    weir_level level = {.size = sizeof level};
+    int nlevels = weir_topo_nlevels(part);
+    assert_int_equal(nlevels, 3); /* all ranks of a node are in one package: that level is not there */
+    static const weir_level_kind kinds[] = {WEIR_LEVEL_NODE, WEIR_LEVEL_SWITCH, WEIR_LEVEL_WORLD};
+    static const int groups[] = {3, 2, 1}, most[] = {2, 3, 5};
+    for (int i = 0; i < nlevels; i++) {
+        assert_int_equal(weir_topo_level(part, i, &level), WEIR_OK);
+        assert_int_equal(level.kind, kinds[i]);
+        assert_int_equal(level.ngroups, groups[i]);
+        assert_int_equal(level.max_ranks, most[i]);
+    }
+    for (int r = 0; r < 5; r++) {
+        weir_rank_info a = {.size = sizeof a}, b = {.size = sizeof b};
+        assert_int_equal(weir_topo_node(part, r), node[r]);
+        assert_int_equal(weir_topo_group(part, 1, r), switch_of[r]);
+        assert_int_equal(weir_topo_rank_info(part, r, &a), WEIR_OK);
+        assert_int_equal(weir_topo_rank_info(whole, ranks[r], &b), WEIR_OK);
+        assert_int_equal(a.core, b.core);
+        assert_string_equal(a.host, b.host);
+    }
+    assert_ok(wr_topo_restrict(whole, none, 1, &one, &err), &err);
+    assert_int_equal(weir_topo_nlevels(one), 1);
+    assert_int_equal(weir_topo_nnodes(one), 1);
+    weir_topo_free(one);
+    weir_topo_free(part);
+    weir_topo_free(whole);
+}
+
 static void a_full_disk_is_an_error(void **state)
 {
     (void)state;
@@ -257,6 +299,7 @@ int main(void)
         cmocka_unit_test(questions_out_of_range),
         cmocka_unit_test(the_tree_reads_well),
         cmocka_unit_test(the_json_is_one_object),
+        cmocka_unit_test(ranks_of_a_topology_are_one),
         cmocka_unit_test(a_full_disk_is_an_error),
     };
     return cmocka_run_group_tests_name("topo_levels", tests, NULL, NULL);
