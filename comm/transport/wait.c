@@ -20,8 +20,7 @@
 
 enum {
     MOST_TRANSPORTS = 8,
-    CROWDED_SPIN_NS = 2000,      /* polling before the core is given away when there are more ranks than cores ... */
-    CONTENDED_SPIN_NS = 15000,   /* ... and when others want it: as long as it takes to block and to be woken */
+    CONTENDED_SPIN_NS = 15000,   /* polling when others want the core: as long as it takes to block and to be woken */
     FIRST_NAP_NS = 20000,        /* of a transport that cannot wake us */
     LONGEST_NAP_NS = 1000000,
     LONGEST_BLOCK_NS = 1000000000, /* then transports look after themselves */
@@ -370,7 +369,8 @@ static int yield_for(struct wr_waiter *w, bool (*ended)(void *arg), void *arg, i
 
 weir_status wr_waiter_wait(struct wr_waiter *w, bool (*ended)(void *arg), void *arg, int64_t deadline)
 {
-    int64_t nap = FIRST_NAP_NS, spin = w->crowded ? WR_MIN(w->spin_ns, CROWDED_SPIN_NS) : w->spin_ns;
+    /* with more ranks than cores, who is waited for is likely to want this one: each moment of polling is taken from it */
+    int64_t nap = FIRST_NAP_NS, spin = w->crowded ? 0 : w->spin_ns;
     if (ended(arg))
         return WEIR_OK;
     for (;;) {
