@@ -24,6 +24,7 @@
 #include <weir/ckpt.h>
 #include <weir/rule.h>
 #include <weir/schedule.h>
+#include <weir/sp.h>
 #include <weir/tp.h>
 #include <weir/vector.h>
 #include <weir/zero.h>
