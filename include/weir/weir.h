@@ -29,5 +29,6 @@
 #include <weir/vector.h>
 #include <weir/zero.h>
 #include <weir/zero_ckpt.h>
+#include <weir/zero_config.h>
 
 #endif
