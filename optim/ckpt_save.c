@@ -136,7 +136,7 @@ static weir_status collect_texts(const struct wr_ckpt_ranks *ranks, const struct
                             weir_gatherv(ranks->comm, job->description, job->description_len, *text, counts, offsets,
                                          WEIR_UINT8, 0),
                             err);
-    else if (status == WEIR_OK)
+    else if (status == WEIR_OK && job->description)
         memcpy(*text, job->description, job->description_len);
     free(counts);
     free(offsets);
