@@ -5,7 +5,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#define PREFIX "model."
+#define PREFIX "param/"
 #define KEY    "weir-gpt" /* of the entry with what is not in tensors */
 
 /* What a rank gives, or takes. */
@@ -29,8 +29,10 @@ static bool second_copy(const struct gpt_trainer *t, const weir_zero_part *part)
     return t->shards.tied && t->job->stage != 0 && t->shards.unit[part->unit] == 0;
 }
 
-/* The parts of all arrays that are here; for saving those that no other rank saves. */
-static weir_status list_parts(const struct gpt_trainer *t, bool saving, struct list *l)
+enum purpose { SAVE, RESUME, IMPORT };
+
+/* The parts of all arrays that are here: for saving those that no other rank saves, for importing those of parameters. */
+static weir_status list_parts(const struct gpt_trainer *t, enum purpose purpose, struct list *l)
 {
     size_t most = weir_zero_state_count(t->shards.zero);
     *l = (struct list){calloc(most + 1, sizeof *l->tensors), calloc(most + 1, sizeof *l->names), calloc(most + 1, sizeof *l->shapes), 0};
@@ -41,12 +43,11 @@ static weir_status list_parts(const struct gpt_trainer *t, bool saving, struct l
         weir_status status = weir_zero_state_get(t->shards.zero, i, &part);
         if (status != WEIR_OK)
             return status;
-        if (saving && (part.replica || second_copy(t, &part)))
+        bool parameter = !strcmp(part.kind, "param");
+        if (purpose == SAVE ? part.replica || second_copy(t, &part) : purpose == IMPORT && !parameter)
             continue;
         size_t k = l->n++;
-        bool parameter = !strcmp(part.kind, "param");
-        snprintf(l->names[k], sizeof l->names[k], "%s%s%s%s", parameter ? PREFIX : "optimizer.", parameter ? "" : part.kind,
-                 parameter ? "" : ".", part.name);
+        snprintf(l->names[k], sizeof l->names[k], "%s%s%s", purpose == IMPORT ? "" : part.kind, purpose == IMPORT ? "" : "/", part.name);
         memcpy(l->shapes[k], part.shape, sizeof l->shapes[k]);
         l->tensors[k] = (weir_ckpt_tensor)WEIR_CKPT_TENSOR_INIT;
         l->tensors[k].name = l->names[k];
@@ -113,7 +114,7 @@ bool gpt_checkpoint_save(struct gpt_checkpoint *c, struct gpt_trainer *t)
     char text[512];
     if (!c->ckpt)
         return true;
-    bool good = gpt_job_check(t->job, list_parts(t, true, &list), &error);
+    bool good = gpt_job_check(t->job, list_parts(t, SAVE, &list), &error);
     entry.key = KEY;
     entry.bytes = text;
     entry.nbytes = (uint64_t)write_state(t, text, sizeof text);
@@ -127,21 +128,28 @@ bool gpt_checkpoint_save(struct gpt_checkpoint *c, struct gpt_trainer *t)
     return good;
 }
 
-static weir_status resume(struct gpt_trainer *t, weir_zero_counters *counters, weir_error *error)
+/* Where the run was, from the checkpoint's entry. */
+static weir_status read_entry(struct gpt_trainer *t, const weir_ckpt_source *source, weir_zero_counters *counters, weir_error *error)
+{
+    weir_ckpt_entry entry = WEIR_CKPT_ENTRY_INIT;
+    char text[512];
+    weir_status status = weir_ckpt_source_entry(source, KEY, &entry);
+    if (status != WEIR_OK)
+        return status;
+    snprintf(text, sizeof text, "%.*s", (int)entry.nbytes, (const char *)entry.bytes);
+    return read_state(t, text, counters, error);
+}
+
+static weir_status read_arrays(struct gpt_trainer *t, enum purpose purpose, weir_zero_counters *counters, weir_error *error)
 {
     weir_ckpt_source *source = NULL;
-    weir_ckpt_entry entry = WEIR_CKPT_ENTRY_INIT;
     struct list list = {NULL, NULL, NULL, 0};
-    char text[512];
-    weir_status status = weir_ckpt_source_open(t->options->resume, WEIR_CKPT_LATEST, &source, error);
+    const char *path = purpose == RESUME ? t->options->resume : t->options->import;
+    weir_status status = weir_ckpt_source_open(path, WEIR_CKPT_LATEST, &source, error);
+    if (status == WEIR_OK && purpose == RESUME)
+        status = read_entry(t, source, counters, error);
     if (status == WEIR_OK)
-        status = weir_ckpt_source_entry(source, KEY, &entry);
-    if (status == WEIR_OK) {
-        snprintf(text, sizeof text, "%.*s", (int)entry.nbytes, (const char *)entry.bytes);
-        status = read_state(t, text, counters, error);
-    }
-    if (status == WEIR_OK)
-        status = list_parts(t, false, &list);
+        status = list_parts(t, purpose, &list);
     if (status == WEIR_OK)
         status = weir_ckpt_source_read(source, list.tensors, list.n, error);
     list_free(&list);
@@ -149,15 +157,16 @@ static weir_status resume(struct gpt_trainer *t, weir_zero_counters *counters, w
     return status;
 }
 
-bool gpt_checkpoint_resume(struct gpt_trainer *t)
+bool gpt_checkpoint_read(struct gpt_trainer *t)
 {
     weir_zero_counters counters = {.size = sizeof counters};
     weir_error error = {.status = WEIR_OK};
-    if (!t->options->resume)
+    enum purpose purpose = t->options->resume ? RESUME : IMPORT;
+    if (!t->options->resume && !t->options->import)
         return true;
-    if (!gpt_job_check(t->job, resume(t, &counters, &error), &error))
+    if (!gpt_job_check(t->job, read_arrays(t, purpose, &counters, &error), &error))
         return false;
-    weir_status status = weir_zero_state_loaded(t->shards.zero, &counters);
+    weir_status status = weir_zero_state_loaded(t->shards.zero, purpose == RESUME ? &counters : NULL);
     return gpt_job_check(t->job, status, weir_zero_error(t->shards.zero));
 }
 

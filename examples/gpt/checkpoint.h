@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * Checkpoints: the parameters as model.NAME and the states of the update rule as optimizer.STATE.NAME, with GPT-2's names, and where the
- * run is. Each rank saves what it holds and reads what it needs, so a run goes on with other ranks, stages and ZeRO stages.
+ * Checkpoints: the parameters as param/NAME and the states of the update rule as STATE/NAME, as weir_zero_save() has it, with GPT-2's
+ * names, and where the run is. The engines of all pipeline stages save to one: each rank gives what it holds and reads what it needs,
+ * so a run goes on with other ranks, stages and ZeRO stages.
  */
 #ifndef GPT_CHECKPOINT_H
 #define GPT_CHECKPOINT_H
@@ -19,8 +20,11 @@ void gpt_checkpoint_close(struct gpt_checkpoint *checkpoint);
 /* Saves. Collective; false when that failed, which was said. */
 bool gpt_checkpoint_save(struct gpt_checkpoint *checkpoint, struct gpt_trainer *trainer);
 
-/* Reads the last checkpoint of --resume, if that is given. Collective; false when that failed, which was said. */
-bool gpt_checkpoint_resume(struct gpt_trainer *trainer);
+/*
+ * Reads what --resume or --import name, if one is given: the last checkpoint, or the parameters alone from a file with GPT-2's names.
+ * Collective; false when that failed, which was said.
+ */
+bool gpt_checkpoint_read(struct gpt_trainer *trainer);
 
 /* Makes the model of what was saved last one safetensors file. Collective; false when that failed, which was said. */
 bool gpt_checkpoint_export(struct gpt_trainer *trainer);

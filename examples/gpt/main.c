@@ -132,7 +132,7 @@ static bool prepare(struct run *r)
         return false;
     r->threads = o->threads ? (int)o->threads : gpt_job_processors(&r->job);
     openblas_set_num_threads(r->threads);
-    if (!gpt_trainer_create(&r->trainer, &r->job, o, &r->data) || !gpt_checkpoint_resume(&r->trainer) ||
+    if (!gpt_trainer_create(&r->trainer, &r->job, o, &r->data) || !gpt_checkpoint_read(&r->trainer) ||
         !gpt_checkpoint_open(&r->checkpoint, &r->trainer))
         return false;
     return gpt_job_agree(&r->job, gpt_report_open(&r->report, &r->trainer, why, sizeof why), why);

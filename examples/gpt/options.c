@@ -55,6 +55,7 @@ static const struct row {
     {"save", "FOLDER", TEXT, AT(save), 0, 0, "checkpoints go there: in the end, and on SIGTERM or SIGUSR1"},
     {"save-every", "N", INTEGER, AT(save_every), 0, 1e12, "steps between checkpoints (0: in the end only)"},
     {"resume", "FOLDER", TEXT, AT(resume), 0, 0, "go on from the last checkpoint there, on any number of ranks"},
+    {"import", "FILE", TEXT, AT(import), 0, 0, "begin with the parameters of a safetensors file with GPT-2's names"},
     {"export", "FILE", TEXT, AT(export), 0, 0, "in the end the model becomes one safetensors file (with --save)"},
     {"log-every", "N", INTEGER, AT(log_every), 1, 1e12, "steps between lines (20)"},
     {"json", NULL, FLAG, AT(json), 0, 0, "lines are JSON objects"},
@@ -161,6 +162,8 @@ bool gpt_options_parse(int argc, char **argv, struct gpt_options *o, char *why, 
         return fail(why, size, "name files or folders to train on; --help lists the options");
     if ((o->export || o->save_every) && !o->save)
         return fail(why, size, "--export and --save-every need --save FOLDER");
+    if (o->resume && o->import)
+        return fail(why, size, "--resume and --import exclude each other");
     if (o->measure && o->zero)
         return fail(why, size, "--measure needs --zero 0");
     if (o->final_lr < 0)

@@ -26,7 +26,7 @@ struct gpt_options {
     int64_t eval_every, log_every, sample, measure;
     const char *prompt, *log, *plot;
     /* checkpoints */
-    const char *save, *resume, *export;
+    const char *save, *resume, *import, *export;
     int64_t save_every;
     bool baseline, json, help;
     char **paths; /* files and folders to train on */

@@ -75,6 +75,14 @@ run "resumed by two" resumed 2 --zero 2
 run "resumed by three stages, and exported" resumed 3 --pp 3 --zero 3 --microbatches 4 --schedule zb-h1 --save "$tmp/ckpt2" --export "$tmp/model"
 exported() { head -c 4000 "$tmp/model" | grep -a -q '"h.3.mlp.c_proj.weight":{"dtype":"F32","shape":\[64,16\]'; }
 run "what was exported" exported
+# The model that was exported is that at the end of "constant": its validation loss is the same, and the next step goes down from there.
+imported() {
+    train imported "$@" --import "$tmp/model" --lr 0 --weight-decay 0 || return 1
+    awk -F'[ ,:]+' '/"validation"/ { for (i = 1; i < NF; i++) if ($i == "\"loss\"") print $(i + 1) }' "$tmp/constant" "$tmp/imported" |
+        awk '{ l[NR] = $1 } END { d = l[1] - l[2]; exit !(NR == 2 && d < 2e-4 && d > -2e-4) }'
+}
+run "imported" imported 2 --zero 3
+run "imported into a pipeline" imported 2 --pp 2 --zero 1
 killed() { # a run that is stopped by a signal saves, leaves, and is gone on with
     local pid status
     # shellcheck disable=SC2086
@@ -123,6 +131,7 @@ run "grid" refused "" 1 --pp 3 "$tmp/text"
 run "batch" refused "must be a multiple" 1 --batch 9 "$tmp/text"
 run "schedule" refused "" 1 --pp 2 --schedule none "$tmp/text"
 run "no checkpoint" refused "" 1 --resume "$tmp/nothing" "$tmp/text"
+run "a file that is no model" refused "" 1 --import "$tmp/text/sums" "$tmp/text"
 run "checkpoint of another model" refused "another model" 1 --resume "$tmp/ckpt" "$tmp/text"
 run "damaged checkpoint" damaged
 run "rule" refused "no update rule" 1 --rule none "$tmp/text"
