@@ -50,9 +50,9 @@ run "one process" train alone 1 --zero 0
 for zero in 0 1 2 3; do
     run "zero $zero" grid "zero $zero" 2 --zero $zero
 done
-run "three micro-batches more" grid "micro-batches" 2 --microbatches 2 --accumulate 2 --zero 3
+run "micro-batches" grid "micro-batches" 2 --microbatches 2 --accumulate 2 --zero 3
 run "pipeline of two" grid "pp 2" 2 --pp 2 --microbatches 4
-run "pipeline of four, uneven" grid "pp 3" 3 --pp 3 --microbatches 4 --cut parameters --zero 1
+run "pipeline of three, uneven" grid "pp 3" 3 --pp 3 --microbatches 4 --cut parameters --zero 1
 run "pipeline and zero 3" grid "pp 2 x dp 2" 4 --pp 2 --microbatches 4 --zero 3
 run "pipeline and zero 0" grid "pp 2 x dp 2" 4 --pp 2 --microbatches 2 --accumulate 2 --zero 0
 for schedule in gpipe interleaved looped-bfs zb-h1 zb-h2 zb-v; do
@@ -83,6 +83,15 @@ imported() {
 }
 run "imported" imported 2 --zero 3
 run "imported into a pipeline" imported 2 --pp 2 --zero 1
+# A model that weir-gpt exported has the loss that PyTorch recorded of it (tests/fixtures/gpt/load_torch.py).
+recorded() {
+    local fixtures=${top_srcdir:-.}/tests/fixtures/gpt
+    "$gpt" --json --layers 2 --width 8 --heads 2 --context 16 --threads 1 --zero 0 --steps 1 --lr 0 --weight-decay 0 \
+        --import "$fixtures/model.safetensors" "$tmp/text/sums" >"$tmp/recorded" || return 1
+    sed -n 's/.*"validation", "step": 1, "loss": \([0-9.]*\).*/\1/p' "$tmp/recorded" | cat - "$fixtures/model.loss" |
+        awk '{ l[NR] = $1 } END { d = l[1] - l[2]; print l[1] " and " l[2]; exit !(NR == 2 && d < 1e-5 && d > -1e-5) }'
+}
+run "PyTorch's loss" recorded
 killed() { # a run that is stopped by a signal saves, leaves, and is gone on with
     local pid status
     # shellcheck disable=SC2086
