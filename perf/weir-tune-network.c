@@ -1,10 +1,11 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /* Between two nodes: latency, what a message costs its sender and the interface, bandwidth, and how many interfaces help. */
+#include <stdlib.h>
 #include <unistd.h>
 
 #include "perf/weir-tune.h"
 
-enum { PINGS = 100, BATCHES = 7, WINDOW = 16, SMALL_PUTS = 512, LARGE = 1 << 20, LARGE_WINDOW = 8 };
+enum { PINGS = 100, BATCHES = 7, WINDOW = 16, SMALL_PUTS = 512, LARGE = 1 << 20, LARGE_WINDOW = 8, ACKED = 1 << 16 };
 
 static uint64_t put_at(void)
 {
@@ -37,8 +38,7 @@ static void keep_least(double *best, double value)
     *best = *best == 0 || value < *best ? value : *best;
 }
 
-/* One way, for 8 bytes. */
-static bool one_way(struct tune *t, double *ns)
+bool one_way(struct tune *t, int peer, double *ns)
 {
     double best = 0;
     for (int b = 0; b < BATCHES; b++) {
@@ -46,7 +46,7 @@ static bool one_way(struct tune *t, double *ns)
             return false;
         double start = now_ns();
         for (int i = 0; i < PINGS; i++)
-            if ((t->rank == 0 && (!ping(t, t->far) || !pong(t))) || (t->rank == t->far && (!pong(t) || !ping(t, 0))))
+            if ((t->rank == 0 && (!ping(t, peer) || !pong(t))) || (t->rank == peer && (!pong(t) || !ping(t, 0))))
                 return false;
         keep_least(&best, (now_ns() - start) / (2 * PINGS));
     }
@@ -78,36 +78,72 @@ static bool many(struct tune *t, int peer, uint64_t bytes, int puts, int window,
     return true;
 }
 
-/* The `pairs` first ranks of the nodes of rank 0 and t->far send at once: GB/s of all together. */
-static bool bandwidth_of(struct tune *t, int pairs, double *rate)
+bool rate_of(struct tune *t, const int *from, const int *to, int pairs, double *rate)
 {
-    int node = weir_topo_node(t->topo, 0), l = weir_topo_local_rank(t->topo, t->rank);
-    bool sends = weir_topo_node(t->topo, t->rank) == node && l < pairs;
+    int peer = -1;
     double best = 0, post;
-    *rate = 0;
+    for (int i = 0; i < pairs; i++)
+        peer = from[i] == t->rank ? to[i] : peer;
     for (int b = 0; b < BATCHES; b++) {
         double each = 0;
         if (!check(t, weir_barrier(t->comm), "weir_barrier"))
             return false;
-        if (sends && !many(t, rank_of(t, weir_topo_node(t->topo, t->far), l), LARGE, 4 * LARGE_WINDOW, LARGE_WINDOW, &post, &each))
+        if (peer >= 0 && !many(t, peer, LARGE, 4 * LARGE_WINDOW, LARGE_WINDOW, &post, &each))
             return false;
-        if (sends)
+        if (peer >= 0)
             keep_least(&best, each);
     }
     if (!share(t, best))
         return false;
+    *rate = 0;
     for (int i = 0; i < pairs; i++)
-        *rate += LARGE / t->all[rank_of(t, node, i)];
+        *rate += LARGE / t->all[from[i]];
     return true;
 }
 
-bool measure_network(struct tune *t, double *overhead, double *latency, double *gap, double *bandwidth, int *rails)
+/* The `pairs` first ranks of the nodes of rank 0 and t->far send at once: GB/s of all together. */
+static bool bandwidth_of(struct tune *t, int pairs, double *rate)
+{
+    int *from = malloc(2 * (size_t)pairs * sizeof *from), *to = from + pairs;
+    bool ok = from != NULL;
+    for (int i = 0; ok && i < pairs; i++) {
+        from[i] = rank_of(t, weir_topo_node(t->topo, 0), i);
+        to[i] = rank_of(t, weir_topo_node(t->topo, t->far), i);
+    }
+    ok = ok && rate_of(t, from, to, pairs, rate);
+    free(from);
+    return ok;
+}
+
+/*
+ * Whether the source of a put is free only when its acknowledgement is back: the least time from start to completion is then the
+ * way there, with the bytes, and the way back; else it is over as soon as the bytes have left.
+ */
+static bool waits_for_ack(struct tune *t, double latency, double bandwidth, int *ack)
+{
+    double best = 0, post, each = 0;
+    for (int b = 0; b < BATCHES; b++) {
+        double start = now_ns();
+        weir_request *request = NULL;
+        if (t->rank == 0 && (!check(t, weir_put(t->mem, source(t), ACKED, t->far, put_at(), &request), "weir_put") || !finish(t, &request)))
+            return false;
+        keep_least(&best, now_ns() - start);
+        if (t->rank == 0 && !many(t, t->far, 8, 1, 1, &post, &each)) /* with a flush */
+            return false;
+    }
+    if (!share(t, best))
+        return false;
+    *ack = t->all[0] > ACKED / bandwidth + 1.5 * latency;
+    return true;
+}
+
+bool measure_network(struct tune *t, double *overhead, double *latency, double *gap, double *bandwidth, int *rails, int *ack)
 {
     double small = 0, each = 0, post = 0, single, together;
     int node = weir_topo_node(t->topo, 0), other = weir_topo_node(t->topo, t->far), mates = weir_topo_node_size(t->topo, node);
     int others = weir_topo_node_size(t->topo, other), pairs = mates < others ? mates : others;
     long cores = sysconf(_SC_NPROCESSORS_ONLN);
-    if (!one_way(t, &small) || !check(t, weir_barrier(t->comm), "weir_barrier"))
+    if (!one_way(t, t->far, &small) || !check(t, weir_barrier(t->comm), "weir_barrier"))
         return false;
     if (t->rank == 0 && (!many(t, t->far, 8, SMALL_PUTS, WINDOW, &post, &each) || !many(t, t->far, 8, SMALL_PUTS, WINDOW, &post, &each)))
         return false;
@@ -124,5 +160,5 @@ bool measure_network(struct tune *t, double *overhead, double *latency, double *
     *overhead = post < small / 2 ? post : small / 2;
     *gap = each > *overhead ? each - *overhead : 0;
     *latency = small - 2 * *overhead > 0 ? small - 2 * *overhead : 0;
-    return true;
+    return waits_for_ack(t, *latency, single, ack);
 }

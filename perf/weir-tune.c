@@ -16,10 +16,11 @@ struct options {
     double seconds;
 };
 
-/* What was measured; 0: it was not. */
+/* What was measured; 0: it was not (of the levels' -1). */
 struct costs {
-    double flag, copy, reduce, memory, overhead, latency, gap, bandwidth;
-    int rails;
+    double step, flag, copy, reduce, memory, overhead, latency, gap, bandwidth;
+    double hop[LEVELS], uplink[LEVELS];
+    int rails, ack, levels;
 };
 
 double now_ns(void)
@@ -104,6 +105,7 @@ static void write_costs(const struct tune *t, const struct costs *c, FILE *out)
     if (t->far >= 0)
         fprintf(out, ", between nodes %s (%s)", weir_comm_transport(t->comm, t->far), weir_comm_provider(t->comm, t->far));
     fputs("\n", out);
+    put(out, "step", c->step, "ns for any step of a plan");
     put(out, "flag", c->flag, "ns from setting a flag until another core sees it");
     put(out, "copy", c->copy, "ns a byte that one core copies");
     put(out, "reduce", c->reduce, "ns a byte of each operand that one core combines");
@@ -113,6 +115,14 @@ static void write_costs(const struct tune *t, const struct costs *c, FILE *out)
     put(out, "gap", c->gap, "ns for which a message holds an interface, besides its bytes");
     put(out, "bandwidth", c->bandwidth, "GB/s of an interface");
     put(out, "rails", c->rails, "interfaces that help each other");
+    if (t->far >= 0)
+        fprintf(out, "%-10s %-10d # 1: the source of a put is free when its acknowledgement is back\n", "ack", c->ack);
+    for (int l = 0; l < c->levels; l++) {
+        if (c->hop[l] >= 0)
+            fprintf(out, "hop%-7d %-10.4g # ns more for leaving a group of this level, and for entering one\n", l, c->hop[l]);
+        if (c->uplink[l] >= 0)
+            fprintf(out, "uplink%-4d %-10.4g # GB/s out of a group of this level; 0: as its nodes can send\n", l, c->uplink[l]);
+    }
     fputs("end\n", out);
 }
 
@@ -165,22 +175,29 @@ static bool write_file(const struct tune *t, const struct options *o, const stru
 
 /* ---- the ranks ---- */
 
+/* Of ranks on other nodes one of the nearest. */
 static void find_partners(struct tune *t)
 {
     int node = weir_topo_node(t->topo, 0);
     t->mate = t->far = -1;
     for (int r = t->size - 1; r > 0; r--)
-        *(weir_topo_node(t->topo, r) == node ? &t->mate : &t->far) = r;
+        if (weir_topo_node(t->topo, r) == node)
+            t->mate = r;
+        else if (t->far < 0 || weir_topo_common_level(t->topo, 0, r) <= weir_topo_common_level(t->topo, 0, t->far))
+            t->far = r;
 }
 
 static bool measure(struct tune *t, struct costs *c)
 {
     memset(c, 0, sizeof *c);
-    if (!measure_copy(t, &c->copy, &c->reduce, &c->memory))
+    if (!measure_step(t, &c->step) || !measure_copy(t, &c->copy, &c->reduce, &c->memory))
         return false;
     if (t->mate >= 0 && !measure_flag(t, &c->flag))
         return false;
-    return t->far < 0 || measure_network(t, &c->overhead, &c->latency, &c->gap, &c->bandwidth, &c->rails);
+    if (t->far < 0)
+        return true;
+    return measure_network(t, &c->overhead, &c->latency, &c->gap, &c->bandwidth, &c->rails, &c->ack) &&
+           measure_levels(t, c->bandwidth, c->hop, c->uplink, &c->levels);
 }
 
 static bool run(struct tune *t, const struct options *o)

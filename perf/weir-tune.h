@@ -38,8 +38,19 @@ int rank_of(const struct tune *t, int node, int l);
 /* weir-tune-node.c. All ranks call them; results at all of them. */
 bool measure_copy(struct tune *t, double *copy, double *reduce, double *memory);
 bool measure_flag(struct tune *t, double *flag);
+bool measure_step(struct tune *t, double *step);
 
 /* weir-tune-network.c: likewise; needs t->far. */
-bool measure_network(struct tune *t, double *overhead, double *latency, double *gap, double *bandwidth, int *rails);
+bool measure_network(struct tune *t, double *overhead, double *latency, double *gap, double *bandwidth, int *rails, int *ack);
+/* From rank 0 to `peer`, for 8 bytes. */
+bool one_way(struct tune *t, int peer, double *ns);
+/* Ranks from[i] send to to[i] at once: GB/s of all together. */
+bool rate_of(struct tune *t, const int *from, const int *to, int pairs, double *rate);
+
+/* weir-tune-levels.c: likewise. Of each level of switches or groups, innermost first; -1: it could not be measured. */
+enum { LEVELS = 8 };
+bool measure_levels(struct tune *t, double bandwidth, double *hop, double *uplink, int *levels);
+/* Which levels of the topology these are, and how many. */
+int find_levels(const weir_topo *topo, int index[LEVELS]);
 
 #endif

@@ -17,15 +17,18 @@ complain() {
 export WEIR_CACHE_DIR=$dir/cache
 net=
 for n in $(networks); do net=$n; done
-nodes="-n 4 --nodes 2"
+nodes="-n 4 --nodes 4"
+printf '%s\n' "SwitchName=leaf0 Nodes=node[0-1]" "SwitchName=leaf1 Nodes=node[2-3]" "SwitchName=top Switches=leaf[0-1]" >"$dir/switches"
 [ -n "$net" ] && export WEIR_NETWORK=$net || nodes="-n 2"
 # shellcheck disable=SC2086
-run "measuring" timeout 60 "$weirrun" $nodes "$tune" --time 0.005
+run "measuring" env WEIR_TOPOLOGY_FILE="$dir/switches" timeout 60 "$weirrun" $nodes "$tune" --time 0.005
 file=$(ls "$dir"/cache/tuning.* 2>/dev/null) || complain "no file was written"
 # what is a difference of two measurements can be lost in noise: the latency, the gap
-for key in flag copy reduce memory ${net:+overhead latency gap bandwidth rails}; do
+for key in step copy reduce memory ${net:+overhead latency gap bandwidth rails ack hop0 uplink0}; do
     grep -qE "^$key +[0-9.e+]+ +#" "$file" || [[ $key =~ ^(gap|latency)$ ]] || complain "the file lacks $key: $(cat "$file")"
 done
+run "measuring a node" timeout 60 "$weirrun" -n 2 "$tune" --time 0.005 -o "$dir/node"
+grep -qE "^flag +[0-9.e+]+ +#" "$dir/node" || complain "the file lacks flag: $(cat "$dir/node")"
 "$B/tools/weir-plan" allreduce --nodes 2 --ppn 2 --bytes 1M --tuning "$file" >/dev/null || complain "weir-plan does not take it"
 out=$(WEIR_LOG=warn,plan:info timeout 60 "$weirrun" -n 2 "$perf" allreduce --heap -b 256K -e 256K 2>&1) || complain "with the file: $out"
 case $out in
