@@ -5,7 +5,6 @@
 # grid, too; what cannot be is said in one sentence, and every rank ends.
 . "${top_srcdir:-.}/tests/multi/multi_lib.sh"
 gpt="$B/examples/gpt/weir-gpt"
-grep -q '^#define HAVE_OPENBLAS 1' "$B/config.h" || { echo "missing: OpenBLAS, without which there is no trainer"; exit 77; }
 export OPENBLAS_NUM_THREADS=1
 tmp=$(mktemp -d) || exit 99
 trap 'rm -rf "$tmp"' EXIT
