@@ -109,7 +109,8 @@ typedef struct weir_zero_tensor {
     int64_t tied_unit;              /**< this tensor is one of another unit (or an earlier one of this unit); -1: no */
     int64_t tied_tensor;            /**< and which; it has the same number of elements and is not itself tied */
     uint64_t init;                  /**< a ::weir_zero_init; not looked at when tied */
-    double init_a, init_b;          /**< its numbers */
+    double init_a;                  /**< constant, mean, or least value */
+    double init_b;                  /**< standard deviation, or the value below which all are */
     weir_zero_init_fn init_fn;      /**< ::WEIR_ZERO_INIT_CALLBACK: called during weir_zero_create() only */
     void *init_user;                /**< handed to it */
 } weir_zero_tensor;
@@ -402,7 +403,8 @@ typedef struct weir_zero_part {
     size_t size;                    /**< set by the caller to sizeof(weir_zero_part) */
     const char *name;               /**< "unit.tensor", owned by the engine */
     const char *kind;               /**< "param", or the name of a state */
-    uint64_t unit, tensor;          /**< whose it is */
+    uint64_t unit;                  /**< whose it is: the unit */
+    uint64_t tensor;                /**< and the tensor in it */
     uint64_t type;                  /**< ::weir_type of an element */
     uint64_t ndim;                  /**< of the whole array */
     uint64_t shape[WEIR_ZERO_DIMS]; /**< of the whole array: the tensor's where there is an entry for each element, else {total} */
