@@ -28,6 +28,9 @@ static weir_status arrange(weir_zero *zero, weir_error *err)
     if (zero->nranks % group || (zero->o.shard_group > (uint64_t)zero->nranks))
         return wr_error_set(err, WEIR_ERR_INVALID, "choose a divisor of the number of ranks", "%d ranks cannot be divided into groups of %llu",
                             zero->nranks, (unsigned long long)zero->o.shard_group);
+    if (wr_zero_reproducible(zero) && (zero->nranks & (zero->nranks - 1) || zero->nranks > WR_ZERO_TREE_MOST))
+        return wr_error_set(err, WEIR_ERR_INVALID, "take a power of two", "%d ranks have no complete binary tree, or more than %d leaves",
+                            zero->nranks, WR_ZERO_TREE_MOST);
     zero->nshard = group;
     zero->my_shard = zero->me % group;
     zero->nreplica = zero->nranks / group;
@@ -259,6 +262,8 @@ static weir_status make_room(weir_zero *zero)
         work = WR_MAX(work, weir_norm_blocks(0, zero->pieces[i].n) * 2 * sizeof(double));
     }
     zero->work = wr_zero_alloc(zero, work, "the work of update rules");
+    if (wr_zero_reproducible(zero) && !(zero->norm_blocks = wr_zero_alloc(zero, 2 * zero->l.norm_blocks * sizeof(double), "sums of blocks")))
+        return WEIR_ERR_NO_MEMORY;
     zero->tensor_sums = wr_zero_alloc(zero, (zero->l.ntensors + 1) * 2 * sizeof(double), "sums of tensors");
     return zero->work && zero->tensor_sums ? WEIR_OK : WEIR_ERR_NO_MEMORY;
 }
@@ -338,6 +343,7 @@ static void free_pieces(weir_zero *zero)
     free(zero->masters);
     free(zero->work);
     free(zero->tensor_sums);
+    free(zero->norm_blocks);
 }
 
 void weir_zero_free(weir_zero *zero)

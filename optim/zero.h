@@ -89,6 +89,8 @@ enum wr_zero_phase { WR_ZERO_SCATTERING, WR_ZERO_SCATTERED, WR_ZERO_REDUCING };
 struct wr_zero_job {
     uint64_t section;
     struct wr_zero_slot *slot;
+    unsigned char *rows; /* reproducible: the gradients of all ranks for this one's part, allocated; else NULL */
+    uint64_t rows_bytes;
     unsigned char *data; /* the section in the slot; in the end this rank's part of it, reduced */
     enum wr_zero_phase phase;
     uint64_t round;
@@ -105,7 +107,7 @@ struct wr_zero_grads {
     struct wr_zero_slot *slots;
     uint64_t nslots;
     struct wr_zero_grad_block *blocks;
-    float *shard;              /* every: sums of reduced gradients, one for each trainable element of the shard */
+    float *shard;              /* every: sums of reduced gradients, one for each trainable element of the shard and each level */
     uint64_t *shard_at;        /* by section: where it is in them */
     uint64_t shard_n;
     uint64_t *order, next;     /* blocks in the order in which they leave; the next one */
@@ -191,6 +193,7 @@ struct weir_zero {
     struct wr_zero_grads g;
     struct wr_zero_live live;
     struct wr_zero_order order[WR_ZERO_PASSES];
+    double *norm_blocks;         /* reproducible: sums of squares by block of each tensor, twice */
     double *tensor_sums;         /* access tensor: two for each tensor of the model */
     void *work;                  /* for rules that want it */
     bool in_pass;
@@ -276,6 +279,29 @@ weir_status wr_zero_reduce_all(weir_zero *zero);
 
 /* The reduced gradient of this rank's part of a trainable section, and its type. */
 void *wr_zero_grad_of(const weir_zero *zero, uint64_t section, weir_type *type);
+
+/* ---- zero_repro.c ---- */
+
+static inline bool wr_zero_reproducible(const weir_zero *zero)
+{
+    return zero->o.flags & WEIR_ZERO_REPRODUCIBLE;
+}
+
+/* Starts to bring the gradients of all ranks for this rank's part of a section together. */
+weir_status wr_zero_repro_collect(weir_zero *zero, struct wr_zero_job *job);
+
+/* Adds them up, and to those of earlier passes. */
+void wr_zero_repro_add(weir_zero *zero, struct wr_zero_job *job);
+
+/* Keeps the sums of blocks of a piece: of its gradient, or the two of weir_rule_prepare(). */
+void wr_zero_repro_keep(weir_zero *zero, const struct wr_zero_piece *p, const double *sums, int n);
+
+/* All ranks get all sums of blocks; the sum of a tensor; of the gradient's squares. */
+weir_status wr_zero_repro_share(weir_zero *zero);
+double wr_zero_repro_tensor(const weir_zero *zero, const struct wr_zero_tensor *t, int which);
+double wr_zero_repro_norm(const weir_zero *zero);
+
+/* ---- slots ---- */
 
 /* A slot that no reduction reads and no block has any more. */
 void wr_zero_slot_give(weir_zero *zero, struct wr_zero_slot *slot);

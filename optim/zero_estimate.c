@@ -34,12 +34,22 @@ static void add_traffic(const weir_zero_options *o, const struct wr_zero_layout 
         const struct wr_zero_section *section = &l->sections[s];
         uint64_t own = wr_zero_part(section, rank), others = section->n - own, r = (uint64_t)replicas;
         if (section->trainable)
-            b->reduce_bytes += rounds * (others * d + 2 * own * d * (r - 1) / r);
+            b->reduce_bytes += rounds * (others * d + (o->flags & WEIR_ZERO_REPRODUCIBLE ? own * d * (r - 1) : 2 * own * d * (r - 1) / r));
         if (o->stage == 3)
             b->gather_bytes += 2 * o->accumulate * others * w;
         else if (section->trainable)
             b->gather_bytes += others * w;
     }
+}
+
+/* Reproducible: the gradients of all ranks for one's part of the largest sections. */
+static uint64_t rows_bytes(const weir_zero_options *o, const struct wr_zero_layout *l, int replicas)
+{
+    uint64_t most = 0;
+    for (uint64_t s = 0; s < l->nsections; s++)
+        most = WR_MAX(most, l->sections[s].trainable ? l->sections[s].n : 0);
+    int ranks = l->ranks * replicas;
+    return ranks == 1 ? 0 : WR_ZERO_ROWS * most * (uint64_t)replicas * weir_type_size((weir_type)o->grad_type);
 }
 
 static void fill(const weir_zero_options *o, const struct wr_zero_layout *l, int replicas, weir_zero_budget *b)
@@ -59,7 +69,9 @@ static void fill(const weir_zero_options *o, const struct wr_zero_layout *l, int
     b->param_bytes = (o->stage == 3 ? most : l->n) * w;
     add_shard(o, l, largest, b);
     b->live_bytes = wr_zero_live_room(o, l);
-    b->grad_bytes = wr_zero_grad_room(o, l) + (o->reduce == WEIR_ZERO_REDUCE_EVERY ? shard * sizeof(float) : 0);
+    b->grad_bytes = wr_zero_grad_room(o, l) + (o->reduce == WEIR_ZERO_REDUCE_EVERY ? wr_zero_levels(o) * shard * sizeof(float) : 0);
+    if (o->flags & WEIR_ZERO_REPRODUCIBLE)
+        b->grad_bytes += rows_bytes(o, l, replicas);
     b->total_bytes = b->param_bytes + b->master_bytes + b->state_bytes + b->live_bytes + b->grad_bytes;
     add_traffic(o, l, largest, replicas, b);
 }

@@ -65,7 +65,7 @@ weir_status wr_zero_grads_prepare(weir_zero *zero)
         g->shard_at[s] = g->shard_n;
         g->shard_n += zero->l.sections[s].trainable ? wr_zero_part(&zero->l.sections[s], zero->my_shard) : 0;
     }
-    if (!once(&zero->o) && !(g->shard = wr_zero_alloc(zero, g->shard_n * sizeof(float), "sums of gradients")))
+    if (!once(&zero->o) && !(g->shard = wr_zero_alloc(zero, wr_zero_levels(&zero->o) * g->shard_n * sizeof(float), "sums of gradients")))
         return WEIR_ERR_NO_MEMORY;
     return WEIR_OK;
 }
@@ -92,8 +92,10 @@ weir_status wr_zero_grads_create(weir_zero *zero)
 void wr_zero_grads_destroy(weir_zero *zero)
 {
     struct wr_zero_grads *g = &zero->g;
-    for (; g->head != g->tail; g->head++)
+    for (; g->head != g->tail; g->head++) {
         weir_wait(&g->jobs[g->head % WR_ZERO_JOBS].request);
+        free(g->jobs[g->head % WR_ZERO_JOBS].rows);
+    }
     for (uint64_t i = 0; g->slots && i < g->nslots; i++)
         if (g->slots[i].overflow)
             free(g->slots[i].data);
@@ -112,6 +114,8 @@ void wr_zero_grads_reset(weir_zero *zero)
 {
     struct wr_zero_grads *g = &zero->g;
     g->round = g->next = 0;
+    if (zero->norm_blocks)
+        memset(zero->norm_blocks, 0, 2 * zero->l.norm_blocks * sizeof *zero->norm_blocks);
     for (uint64_t b = 0; b < zero->l.nblocks; b++) {
         struct wr_zero_grad_block *gb = &g->blocks[b];
         if (gb->slot && !gb->slot->kept) {

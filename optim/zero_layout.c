@@ -3,6 +3,8 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include <weir/vector.h>
+
 #include "base/compiler.h"
 #include "base/error.h"
 #include "optim/zero_layout.h"
@@ -55,6 +57,8 @@ static weir_status fold(struct maker *m, const char *unit, struct wr_zero_tensor
             cols *= s->shape[d];
     }
     t->n = n;
+    t->norm_at = m->l->norm_blocks;
+    m->l->norm_blocks += weir_norm_blocks(0, n);
     t->rows = s->ndim > 1 ? s->shape[0] : 1;
     t->cols = s->ndim > 1 ? cols : n;
     return WEIR_OK;
@@ -348,7 +352,7 @@ static weir_status connect(struct maker *m)
 weir_status wr_zero_layout_make(struct wr_zero_layout *layout, const weir_zero_options *options, const weir_zero_unit *units,
                                 uint64_t nunits, int ranks, weir_error *err)
 {
-    struct wr_zero_layout l = {.ranks = ranks, .align = WR_ZERO_ALIGN};
+    struct wr_zero_layout l = {.ranks = ranks, .align = options->flags & WEIR_ZERO_REPRODUCIBLE ? WEIR_NORM_BLOCK : WR_ZERO_ALIGN};
     struct maker m = {.l = &l, .o = options, .err = err};
     weir_status status = read_model(&m, units, nunits);
     if (status == WEIR_OK) {

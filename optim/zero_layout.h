@@ -19,6 +19,9 @@
 /* elements; 64 bytes of the smallest type */
 enum { WR_ZERO_ALIGN = 32 };
 
+/* Reproducible: reductions under way, each with the rows of all ranks. */
+enum { WR_ZERO_ROWS = 2, WR_ZERO_TREE_MOST = 1024 };
+
 struct wr_zero_tensor {
     weir_zero_tensor said;         /* as the program gave it; name and callbacks are not kept */
     char *name;                    /* "unit.tensor" */
@@ -26,6 +29,7 @@ struct wr_zero_tensor {
     uint64_t n, rows, cols;        /* elements; folded to a matrix (rows 1: a vector) */
     bool frozen, whole;
     struct wr_zero_tensor *origin; /* itself, or what it is tied to */
+    uint64_t norm_at;              /* its blocks of norms, among those of all tensors */
     uint64_t block, at;            /* where it is: the block, and its first element in it; not set when tied */
 };
 
@@ -61,6 +65,7 @@ struct wr_zero_layout {
     struct wr_zero_block *blocks;
     struct wr_zero_section *sections;
     uint64_t n, grad_n;        /* elements of all blocks */
+    uint64_t norm_blocks;      /* of all tensors */
     uint64_t *shard_n;         /* elements of each rank's shard of the model */
     uint64_t parameters, trainable; /* without padding */
 };
@@ -79,6 +84,12 @@ weir_status wr_zero_options_read(const weir_zero_options *given, weir_zero_optio
 /* Bytes of memory that an engine takes: for gradients, all of them (once) or those at work (every); for gathered parameters. */
 uint64_t wr_zero_grad_room(const weir_zero_options *o, const struct wr_zero_layout *l);
 uint64_t wr_zero_live_room(const weir_zero_options *o, const struct wr_zero_layout *l);
+
+/* Sums of gradients that are kept in a step: a level for each power of two of passes when it is reproducible, else one. */
+static inline unsigned wr_zero_levels(const weir_zero_options *o)
+{
+    return o->flags & WEIR_ZERO_REPRODUCIBLE ? 1 + (unsigned)__builtin_ctzll(o->accumulate) : 1;
+}
 
 /* Part `rank` of a section: its first element in the section; of rank `ranks`: the end. */
 static inline uint64_t wr_zero_bound(const struct wr_zero_section *s, int rank)

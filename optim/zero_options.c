@@ -26,9 +26,18 @@ static const char *wrong_group(const weir_group *g)
     return NULL;
 }
 
+static const char *not_reproducible(const weir_zero_options *o)
+{
+    if (o->accumulate & (o->accumulate - 1))
+        return "reproducible steps have a power of two of passes";
+    if (o->reduce == WEIR_ZERO_REDUCE_ONCE || o->reduce_type != o->grad_type || o->shard_group)
+        return "reproducible gradients are reduced in every pass, in their own type, by all ranks";
+    return NULL;
+}
+
 static const char *wrong(const weir_zero_options *o)
 {
-    if (o->stage > 3 || o->flags & ~WEIR_ZERO_PRIVATE)
+    if (o->stage > 3 || o->flags & ~(WEIR_ZERO_PRIVATE | WEIR_ZERO_REPRODUCIBLE))
         return "stages are 0 to 3, and a flag is set that does not exist";
     if (!o->groups || !o->ngroups)
         return "there must be a group at least";
@@ -38,13 +47,13 @@ static const char *wrong(const weir_zero_options *o)
         return "gradients travel as they are, or from fp32 as bf16 or fp16";
     if (o->partition > WEIR_ZERO_WHOLE_TENSOR || o->reduce > WEIR_ZERO_REDUCE_EVERY || o->nonfinite > WEIR_ZERO_ERROR)
         return "partition, reduce or nonfinite is none of those that there are";
-    if (o->stage == 0 && o->reduce == WEIR_ZERO_REDUCE_EVERY)
+    if (o->stage == 0 && o->reduce == WEIR_ZERO_REDUCE_EVERY && !(o->flags & WEIR_ZERO_REPRODUCIBLE))
         return "stage 0 reduces gradients once a step";
     if (!o->accumulate || !o->bucket_bytes)
         return "accumulate and bucket_bytes are 1 or more";
     if (!(o->clip_norm >= 0) || !(o->loss_scale > 0) || isinf(o->loss_scale))
         return "clip_norm is 0 or more, loss_scale more than 0";
-    return NULL;
+    return o->flags & WEIR_ZERO_REPRODUCIBLE ? not_reproducible(o) : NULL;
 }
 
 weir_status wr_zero_options_read(const weir_zero_options *given, weir_zero_options *options, weir_error *err)
@@ -61,7 +70,7 @@ weir_status wr_zero_options_read(const weir_zero_options *given, weir_zero_optio
     if (what)
         return wr_error_set(err, WEIR_ERR_INVALID, "begin with WEIR_ZERO_OPTIONS_INIT", "options of a ZeRO engine: %s", what);
     if (o.reduce == WEIR_ZERO_REDUCE_AUTO)
-        o.reduce = o.stage >= 2 ? WEIR_ZERO_REDUCE_EVERY : WEIR_ZERO_REDUCE_ONCE;
+        o.reduce = o.stage >= 2 || o.flags & WEIR_ZERO_REPRODUCIBLE ? WEIR_ZERO_REDUCE_EVERY : WEIR_ZERO_REDUCE_ONCE;
     *options = o;
     return WEIR_OK;
 }

@@ -49,7 +49,7 @@ void *wr_zero_grad_of(const weir_zero *zero, uint64_t section, weir_type *type)
         return (unsigned char *)weir_mem_ptr(zero->g.memory) + (zero->l.blocks[s->block].grad_at + s->at) * zero->gsize;
     }
     *type = WEIR_FP32;
-    return zero->g.shard + zero->g.shard_at[section];
+    return zero->g.shard + (wr_zero_levels(&zero->o) - 1) * zero->g.shard_n + zero->g.shard_at[section];
 }
 
 /* Sums of squares of a section's pieces, while they are in the cache. */
@@ -63,6 +63,8 @@ static void take_norms(weir_zero *zero, uint64_t section)
         struct wr_zero_piece *p = &zero->pieces[i];
         weir_norm_partials(grad + (p->at - low) * weir_type_size(type), type, 0, p->n, zero->work);
         p->sum = weir_norm_fold(zero->work, weir_norm_blocks(0, p->n));
+        if (wr_zero_reproducible(zero))
+            wr_zero_repro_keep(zero, p, zero->work, 1);
     }
 }
 
@@ -72,6 +74,8 @@ static weir_status scatter(weir_zero *zero, struct wr_zero_job *job)
 {
     const struct wr_zero_section *s = &zero->l.sections[job->section];
     weir_type type = (weir_type)zero->o.reduce_type;
+    if (wr_zero_reproducible(zero))
+        return wr_zero_repro_collect(zero, job);
     if (zero->nshard == 1) {
         job->phase = WR_ZERO_SCATTERED;
         return WEIR_OK;
@@ -99,7 +103,9 @@ static void deliver(weir_zero *zero, struct wr_zero_job *job)
     weir_type type;
     void *grad = wr_zero_grad_of(zero, job->section, &type);
     uint64_t n = wr_zero_part(&zero->l.sections[job->section], zero->my_shard);
-    if (grad != job->data)
+    if (wr_zero_reproducible(zero))
+        wr_zero_repro_add(zero, job);
+    else if (grad != job->data)
         add(grad, type, job->data, (weir_type)zero->o.reduce_type, n, job->round == 0 && !job->extra);
     if (job->extra || job->round + 1 == zero->g.rounds)
         take_norms(zero, job->section);
@@ -179,7 +185,8 @@ weir_status wr_zero_reduce(weir_zero *zero, uint64_t section, struct wr_zero_slo
 {
     struct wr_zero_grads *g = &zero->g;
     const struct wr_zero_section *s = &zero->l.sections[section];
-    weir_status status = g->tail - g->head == WR_ZERO_JOBS ? wr_zero_reduce_oldest(zero) : WEIR_OK;
+    uint64_t most = wr_zero_reproducible(zero) ? WR_ZERO_ROWS : WR_ZERO_JOBS;
+    weir_status status = g->tail - g->head == most ? wr_zero_reduce_oldest(zero) : WEIR_OK;
     if (status != WEIR_OK)
         return status;
     struct wr_zero_job *job = &g->jobs[g->tail % WR_ZERO_JOBS];

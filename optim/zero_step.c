@@ -66,6 +66,8 @@ static weir_status agree(weir_zero *zero, const weir_zero_step_options *options,
         if (status == WEIR_OK)
             status = sum_up(zero, zero->all, numbers, NUMBERS);
     }
+    if (status == WEIR_OK && wr_zero_reproducible(zero) && (status = wr_zero_repro_share(zero)) == WEIR_OK)
+        numbers[NORM] = wr_zero_repro_norm(zero);
     if (status == WEIR_OK && zero->o.norm_comm) {
         double over[2] = {numbers[NORM], numbers[BAD]};
         status = sum_up(zero, zero->o.norm_comm, over, 2);

@@ -48,6 +48,19 @@ static bool by_norms(const weir_zero *zero, const struct wr_zero_piece *p)
     return p->master && weir_rule_access(wr_zero_group(&zero->o, p->tensor)->rule) == WEIR_ACCESS_TENSOR;
 }
 
+/* Reproducible: the sums of tensors, by block. */
+static weir_status sum_blocks(weir_zero *zero)
+{
+    weir_status status = wr_zero_repro_share(zero);
+    for (uint64_t u = 0; status == WEIR_OK && u < zero->l.nunits; u++)
+        for (uint64_t i = 0; i < zero->l.units[u].ntensors; i++) {
+            const struct wr_zero_tensor *t = &zero->l.units[u].tensors[i];
+            for (int which = 0; which < 2; which++)
+                zero->tensor_sums[2 * t->number + (uint64_t)which] = wr_zero_repro_tensor(zero, t, which);
+        }
+    return status;
+}
+
 /* The first half of rules that look at norms of tensors: their sums over all ranks. */
 static weir_status prepare(weir_zero *zero, const weir_zero_step_options *options, double scale)
 {
@@ -55,6 +68,8 @@ static weir_status prepare(weir_zero *zero, const weir_zero_step_options *option
     weir_status status = WEIR_OK;
     uint64_t n = zero->l.ntensors * 2;
     memset(zero->tensor_sums, 0, n * sizeof(double));
+    if (wr_zero_reproducible(zero))
+        memset(zero->norm_blocks, 0, 2 * zero->l.norm_blocks * sizeof(double));
     for (uint64_t i = 0; status == WEIR_OK && i < zero->npieces; i++) {
         const struct wr_zero_piece *p = &zero->pieces[i];
         uint64_t blocks = weir_norm_blocks(0, p->n);
@@ -64,9 +79,13 @@ static weir_status prepare(weir_zero *zero, const weir_zero_step_options *option
         status = describe(zero, options, scale, p, &u);
         if (status == WEIR_OK)
             status = weir_rule_prepare(u.rule, &u.step, &u.data, 0, p->n, parts, &zero->error);
+        if (wr_zero_reproducible(zero))
+            wr_zero_repro_keep(zero, p, parts, 2);
         sums[0] += weir_norm_fold(parts, blocks);
         sums[1] += weir_norm_fold(parts + blocks, blocks);
     }
+    if (status == WEIR_OK && wr_zero_reproducible(zero))
+        return sum_blocks(zero);
     if (zero->nshard == 1 || status != WEIR_OK)
         return status;
     status = weir_allreduce(zero->shard, WEIR_IN_PLACE, zero->tensor_sums, n, WEIR_FP64, WEIR_SUM);

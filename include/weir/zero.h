@@ -189,11 +189,21 @@ typedef enum weir_zero_nonfinite {
  */
 #define WEIR_ZERO_PRIVATE ((uint64_t)1)
 
+/**
+ * Results are the same bits for every stage, partition, bucket size, placement and number of ranks. The gradient of each pass is
+ * reduced alone (as with ::WEIR_ZERO_REDUCE_EVERY), and gradients are added in fp32 in the complete binary tree over the number of
+ * micro-batches that is pass * ranks + rank; norms are those of weir_norm_fold() over each tensor, added up tensor by tensor. Ranks and
+ * accumulate are powers of two, there are no groups of shards, and gradients travel as they are. Tensors and parts are padded to
+ * multiples of ::WEIR_NORM_BLOCK. The program's part: micro-batches that depend on their number alone, and computations that
+ * give the same bits on every rank. Gradients that come after their unit has left are not covered.
+ */
+#define WEIR_ZERO_REPRODUCIBLE ((uint64_t)2)
+
 /** How an engine is made; must agree on all ranks, but for pointers. */
 typedef struct weir_zero_options {
     size_t size;              /**< set by ::WEIR_ZERO_OPTIONS_INIT */
     uint64_t stage;           /**< 0 .. 3 */
-    uint64_t flags;           /**< ::WEIR_ZERO_PRIVATE or 0 */
+    uint64_t flags;           /**< ::WEIR_ZERO_PRIVATE, ::WEIR_ZERO_REPRODUCIBLE */
     const weir_group *groups; /**< copied; rules and schedules must live as long as the engine */
     uint64_t ngroups;         /**< 1 or more */
     uint64_t param_type;      /**< WEIR_FP32, WEIR_BF16 or WEIR_FP16: of weir_zero_param(); with the others there are fp32 masters */
