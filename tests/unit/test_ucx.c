@@ -5,6 +5,7 @@
 #include <stdio.h>
 
 #include "comm/transport/components.h"
+#include "comm/transport/ucx/ucx.h"
 #include "tests/unit/transport_pair.h"
 
 static const char *const tcp[] = {"UCX_TLS=tcp", "UCX_NET_DEVICES=lo", NULL};
@@ -221,6 +222,31 @@ static void messages_arrive_in_order(void **state)
     close_pair(p);
 }
 
+/* As where UCX finds no memory for a device's buffers under a small limit: nothing leaves, and UCX does not tell. */
+static void a_silent_peer_is_given_up_under_a_limit(void **state)
+{
+    (void)state;
+    for (int limited = 0; limited < 2; limited++) {
+        struct pair *p = open_pair(2, tcp);
+        struct wr_transport *t = p->rank[0].t;
+        struct ucx *u = (struct ucx *)(void *)t;
+        weir_error err;
+        int64_t begin = wr_clock_ns();
+        u->locked_limit = limited ? 8 << 20 : UINT64_MAX;
+        t->params.timeout_ns = 30 * 1000 * 1000;
+        assert_ok(t->ops->connect(t, 1, &err), &err);
+        u->peers[1].proven = false; /* the other rank makes no progress, so nothing more leaves */
+        u->peers[1].locks = true;
+        wr_ucx_note_sent(&u->peers[1], false);
+        while (wr_clock_ns() - begin < 100 * 1000 * 1000 && !p->rank[0].lost)
+            wr_ucx_look_for_silent(u);
+        assert_int_equal(p->rank[0].lost, limited);
+        assert_int_equal(t->ops->am(t, 1, 0, "x", 1, NULL, 0, 0, &err), limited ? WEIR_ERR_PEER_LOST : WEIR_OK);
+        assert_true(!limited || (strstr(p->rank[0].reason, "8 MiB") && strstr(p->rank[0].reason, "RLIMIT_MEMLOCK")));
+        close_pair(p);
+    }
+}
+
 static void a_stale_key_is_refused(void **state)
 {
     struct pair *p = open_pair(2, *state);
@@ -331,6 +357,7 @@ int main(void)
             cmocka_unit_test_prestate(a_sleeper_is_woken, vars),
             cmocka_unit_test_prestate(opening_again_and_again, vars),
             cmocka_unit_test_prestate(a_closed_peer_is_an_error_and_no_loss, vars),
+            cmocka_unit_test_prestate(a_silent_peer_is_given_up_under_a_limit, vars),
             cmocka_unit_test_prestate(a_stale_key_is_refused, vars),
         };
         failed += _cmocka_run_group_tests(settings[i].name, tests, WR_ARRAY_SIZE(tests) - !by_messages, NULL, NULL);

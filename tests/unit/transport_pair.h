@@ -3,6 +3,7 @@
 #ifndef WR_TRANSPORT_PAIR_H
 #define WR_TRANSPORT_PAIR_H
 
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -23,6 +24,7 @@ struct pair_rank {
     uint64_t signals[PAIR_SIGNALS];
     int node_ranks[1];
     int messages, last_source, lost;
+    char reason[192]; /* of the latest loss */
     char last[8192];
     size_t last_len;
 };
@@ -60,7 +62,7 @@ static inline void pair_lost(void *arg, int peer, const char *reason)
 {
     struct pair_rank *r = arg;
     (void)peer;
-    (void)reason;
+    snprintf(r->reason, sizeof r->reason, "%s", reason ? reason : "");
     r->lost++;
 }
 

@@ -100,6 +100,7 @@ static weir_status open_ucx(const struct wr_transport_params *params, struct wr_
     u->base.ops = &wr_ucx_ops;
     u->base.params = *params;
     u->next_gen = (uint32_t)wr_clock_ns();
+    u->locked_limit = wr_ucx_locked_limit();
     wr_list_init(&u->connected);
     wr_list_init(&u->busy);
     wr_list_init(&u->finished);
@@ -273,6 +274,8 @@ static int work_off(struct ucx *u)
     while (!wr_list_empty(&u->finished)) {
         struct ucx_req *r = wr_list_first(&u->finished, struct ucx_req, link);
         wr_list_remove(&r->link);
+        if (r->peer && WR_UNLIKELY(!r->peer->proven) && r->status == WEIR_OK)
+            wr_ucx_note_sent(r->peer, true);
         r->complete(r, r->status);
         n++;
     }
@@ -299,7 +302,8 @@ static int progress(struct wr_transport *t)
     struct ucx *u = ucx_of(t);
     /* Once: over tcp another round would cost a system call before the caller sees what this one brought. */
     int n = (int)ucp_worker_progress(u->worker);
-    return n + work_off(u);
+    n += work_off(u);
+    return n || WR_LIKELY(!u->nsilent) ? n : wr_ucx_look_for_silent(u);
 }
 
 static int wait_fd(struct wr_transport *t)

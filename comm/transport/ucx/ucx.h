@@ -127,6 +127,9 @@ struct ucx_peer {
     bool peer_errors; /* UCX reports errors of this endpoint */
     bool failed;      /* UCX reported one; handled by the next progress() */
     bool lost, departed;
+    bool locks;           /* reached over a device that needs locked memory */
+    bool proven;          /* something has left for it */
+    int64_t silent_since; /* else when something was to leave first, where that is looked after (ucx_silent.c); 0 otherwise */
     bool fencing;     /* a fence is pending */
     bool refused;     /* a put of this peer had no valid key; told with the next acknowledgement */
     bool ack_owed;
@@ -172,6 +175,8 @@ struct ucx {
     bool own_shm;            /* the user named UCX's shared memory in UCX_TLS */
     bool only_shm;           /* and nothing else */
     bool closing;
+    uint64_t locked_limit;   /* of locked memory; UINT64_MAX: none */
+    unsigned nsilent;        /* peers with silent_since */
     uint64_t fragment;       /* bytes of data in one message */
     char provider[32], device[32];
     struct ucx_peer *peers;
@@ -267,6 +272,16 @@ weir_status wr_ucx_flush(struct wr_transport *t, int peer, struct wr_op *op, wei
 weir_status wr_ucx_fence(struct ucx_peer *p, bool message, weir_error *err);
 void wr_ucx_group_done(struct ucx *u, struct ucx_group *g, weir_status status);
 void wr_ucx_acked(struct ucx_peer *p, uint64_t token, bool refused);
+
+/* ucx_silent.c */
+/* Bytes of memory that this process may lock; UINT64_MAX where there is no limit. */
+uint64_t wr_ucx_locked_limit(void);
+/* Whether a transport of UCX ("rc_verbs") needs locked memory. */
+bool wr_ucx_locks_memory(const char *transport);
+/* Something has left for a peer, of which nothing had; or the first is to leave. */
+void wr_ucx_note_sent(struct ucx_peer *p, bool left);
+/* Gives up those to which nothing has left for too long; how many. */
+int wr_ucx_look_for_silent(struct ucx *u);
 
 /* ucx_receive.c */
 void wr_ucx_receive(void *arg, const void *header, size_t header_len, const void *data, size_t len);

@@ -73,6 +73,7 @@ static void read_lanes(struct ucx_peer *p)
     free(text);
     p->messages = !rma;
     p->one_lane = lanes == 1;
+    p->locks = wr_ucx_locks_memory(transport);
     if (!p->u->device[0] && transport[0]) {
         wr_str_copy(p->u->provider, sizeof p->u->provider, transport);
         wr_str_copy(p->u->device, sizeof p->u->device, device);
@@ -206,6 +207,8 @@ void wr_ucx_peer_fail(struct ucx_peer *p, const char *reason)
     struct ucx_req *r, *next;
     if (p->lost)
         return;
+    if (p->silent_since)
+        wr_ucx_note_sent(p, true);
     p->lost = true;
     if (p->ep)
         endpoint_close(p);

@@ -104,8 +104,10 @@ void wr_ucx_complete_op(struct ucx_req *r, weir_status status)
 
 ucs_status_t wr_ucx_send(struct ucx_req *r, const void *data, size_t len)
 {
-    ucs_status_t s =
-        ucx_api_send(&r->u->api, r->peer->ep, &r->wire, r->wire.header_len, data, len, r->iov, r);
+    struct ucx_peer *p = r->peer;
+    ucs_status_t s = ucx_api_send(&r->u->api, p->ep, &r->wire, r->wire.header_len, data, len, r->iov, r);
+    if (WR_UNLIKELY(!p->proven) && (s == UCS_OK || (s == UCS_INPROGRESS && !p->silent_since)))
+        wr_ucx_note_sent(p, s == UCS_OK);
     if (s != UCS_INPROGRESS)
         wr_ucx_req_put(r);
     return s;
