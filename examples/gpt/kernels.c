@@ -12,6 +12,9 @@
 #define TEXT_(a) #a
 #define TEXT(a) TEXT_(a)
 
+#ifdef __clang__ /* makes no vector code of the search for the largest, which is a small part of a softmax, and would say so */
+#pragma clang diagnostic ignored "-Wpass-failed"
+#endif
 #define SIMD _Pragma("omp simd")
 #define SIMD_SUM(x) _Pragma(TEXT(omp simd reduction(+ : x)))
 #define SIMD_MAX(x) _Pragma(TEXT(omp simd reduction(max : x)))

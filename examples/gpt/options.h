@@ -13,7 +13,7 @@ struct gpt_options {
     int64_t layers, width, heads, context, vocabulary;
     double dropout;
     /* the step */
-    int64_t batch, microbatches, accumulate, steps;
+    int64_t batch, microbatches, accumulate, recompute, steps;
     double seconds, lr, final_lr, weight_decay, beta2, clip;
     int64_t warmup;
     const char *rule, *lr_schedule;

@@ -25,13 +25,27 @@ static int64_t row_numbers(const struct gpt_part *part, const struct gpt_pass *p
     return padded(gpt_pass_rows(pass) * part->config->width);
 }
 
+static bool recomputed(const struct gpt_part *part, int block)
+{
+    return part->recompute && block % part->recompute == 0;
+}
+
+/* Blocks before this one, in the part, that keep all that their backward pass needs. */
+static int64_t keepers(const struct gpt_part *part, int block)
+{
+    int64_t n = 0;
+    for (int b = part->first; b < block; b++)
+        n += !recomputed(part, b);
+    return n;
+}
+
 /*
- * A slot of the forward pass: for each block what it keeps and the input of the next one (with the first part the first block's input
- * before that); then what the last layers keep.
+ * A slot of the forward pass: the inputs of all blocks and the last one's output; what the blocks keep; then what the last layers
+ * keep.
  */
 static int64_t slot_size(const struct gpt_part *part, const struct gpt_pass *pass)
 {
-    int64_t size = (1 + blocks_of(part)) * row_numbers(part, pass) + blocks_of(part) * gpt_block_acts_size(pass);
+    int64_t size = (1 + blocks_of(part)) * row_numbers(part, pass) + keepers(part, part->last) * gpt_block_acts_size(pass);
     return size + (part->ends ? padded(gpt_head_acts_size(pass)) : 0);
 }
 
@@ -42,14 +56,14 @@ static real *slot_input(const struct gpt_part *part, const struct gpt_pass *pass
 
 static struct gpt_block_acts slot_acts(const struct gpt_part *part, const struct gpt_pass *pass, const struct gpt_slot *slot, int block)
 {
-    real *acts = slot_input(part, pass, slot, part->last + 1);
-    return gpt_block_acts_in(pass, acts + (block - part->first) * gpt_block_acts_size(pass));
+    real *acts = slot_input(part, pass, slot, part->last + 1) + keepers(part, block) * gpt_block_acts_size(pass);
+    return gpt_block_acts_in(pass, recomputed(part, block) ? part->again + row_numbers(part, pass) : acts);
 }
 
 static struct gpt_head_acts slot_head(const struct gpt_part *part, const struct gpt_pass *pass, const struct gpt_slot *slot)
 {
     real *acts = slot_input(part, pass, slot, part->last + 1);
-    return gpt_head_acts_in(pass, acts + blocks_of(part) * gpt_block_acts_size(pass));
+    return gpt_head_acts_in(pass, acts + keepers(part, part->last) * gpt_block_acts_size(pass));
 }
 
 /* Of the backward pass: the gradient of the last block's output, then those of the blocks; when nothing is deferred two blocks take
@@ -101,6 +115,11 @@ weir_status gpt_part_create(struct gpt_part *part, const struct gpt_pass *pass, 
     part->ndeferred = part->split ? deferred : 1;
     part->slots = make_slots(part->nslots, slot_size(part, pass));
     part->deferred = make_slots(part->ndeferred, deferred_size(part, pass));
+    if (part->recompute) { /* an output that nobody reads, and what one block keeps */
+        part->again = aligned_alloc(64, (size_t)padded(row_numbers(part, pass) + gpt_block_acts_size(pass)) * sizeof(real));
+        if (!part->again)
+            return WEIR_ERR_NO_MEMORY;
+    }
     return complete(part->slots, part->nslots) && complete(part->deferred, part->ndeferred) ? WEIR_OK : WEIR_ERR_NO_MEMORY;
 }
 
@@ -108,12 +127,15 @@ void gpt_part_free(struct gpt_part *part)
 {
     free_slots(part->slots, part->nslots);
     free_slots(part->deferred, part->ndeferred);
+    free(part->again);
     part->slots = part->deferred = NULL;
+    part->again = NULL;
 }
 
 int64_t gpt_part_bytes(const struct gpt_part *part, const struct gpt_pass *pass)
 {
-    return (part->nslots * padded(slot_size(part, pass)) + part->ndeferred * padded(deferred_size(part, pass))) * (int64_t)sizeof(real);
+    int64_t again = part->again ? padded(row_numbers(part, pass) + gpt_block_acts_size(pass)) : 0;
+    return (part->nslots * padded(slot_size(part, pass)) + part->ndeferred * padded(deferred_size(part, pass)) + again) * (int64_t)sizeof(real);
 }
 
 /* The slot of a micro-batch; with micro -1 a free one. */
@@ -265,6 +287,8 @@ weir_status gpt_part_back(struct gpt_part *part, const struct gpt_micro *m, enum
             grads.dx = grad_input;
         if ((status = s->use(s->user, 2 + b, true, &w, &dw)) != WEIR_OK)
             return status;
+        if (recomputed(part, b))
+            gpt_block(&m->pass, b, w, x, &acts, part->again);
         if (what & GPT_BACK_INPUT)
             gpt_block_back_input(&m->pass, b, w, x, &acts, dy, &grads, dw);
         if (what & GPT_BACK_WEIGHT)

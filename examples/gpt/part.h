@@ -32,6 +32,9 @@ struct gpt_part {
     bool begins, ends;   /* with the embedding; with the last layers and the loss */
     int nslots, ndeferred;
     bool split;          /* gradients of inputs and of weights are made at different times */
+    int recompute;       /* every so many blocks keep only their input, and are computed again in the backward pass; 0: none; not with
+                            split */
+    real *again;         /* memory for that */
     struct gpt_slot *slots, *deferred;
 };
 
@@ -47,7 +50,7 @@ struct gpt_micro {
 enum gpt_back { GPT_BACK_INPUT = 1, GPT_BACK_WEIGHT = 2, GPT_BACK_BOTH = 3 };
 
 /*
- * Makes a part whose config, store, first, last, begins, ends and split are filled in, for passes as large as `pass`: up to `slots`
+ * Makes a part whose config, store, first, last, begins, ends, split and recompute are filled in, for passes as large as `pass`: up to `slots`
  * micro-batches between forward and backward, and of them with `split` up to `deferred` between the two parts of the backward pass.
  * Returns ::WEIR_ERR_NO_MEMORY when there is none. To be freed by gpt_part_free() in any case.
  */

@@ -252,11 +252,16 @@ void gpt_report_end(struct gpt_report *r, enum gpt_stop stop)
     if (!r->speaks)
         return;
     const struct gpt_trainer *t = r->trainer;
+    int64_t activations = 0;
+    for (int p = 0; p < t->nparts; p++)
+        activations += gpt_part_bytes(&t->parts[p], &t->micro.pass);
     plot(r);
-    line(r, "memory of the engine: %.2f MiB a rank, %.2f by the formula", (double)t->memory / 0x1p20, (double)t->shards.formula / 0x1p20);
+    line(r, "memory of a rank: parameters, gradients and states %.2f MiB, %.2f by the formula; activations %.2f MiB",
+         (double)t->memory / 0x1p20, (double)t->shards.formula / 0x1p20, (double)activations / 0x1p20);
     line(r, "%s after %lld steps and %.1f s", reason, (long long)r->trainer->step, gpt_report_seconds(r));
     json(r, "{\"event\": \"end\", \"reason\": \"%s\", \"step\": %lld, \"seconds\": %.3f, \"memory\": %llu, "
-         "\"memory_formula\": %llu}",
+         "\"memory_formula\": %llu, \"activations\": %lld}",
          stop == GPT_STOP_SIGNAL ? "signal" : stop == GPT_STOP_TIME ? "time" : "steps", (long long)t->step,
-         gpt_report_seconds(r), (unsigned long long)t->memory, (unsigned long long)t->shards.formula);
+         gpt_report_seconds(r), (unsigned long long)t->memory, (unsigned long long)t->shards.formula,
+         (long long)activations);
 }

@@ -104,12 +104,15 @@ static weir_status make_parts(struct gpt_trainer *t, bool *marks, bool *apart, w
     weir_status status = first && t->parts ? cut(t, first, error) : WEIR_ERR_NO_MEMORY;
     if (status == WEIR_OK && t->pipe)
         status = deferred(t, &split, &count, error);
+    if (status == WEIR_OK && split && t->options->recompute)
+        status = refuse(error, "--recompute is for schedules that do not divide the backward pass, which %s does", t->options->schedule);
     for (int64_t p = 0; p < t->total_parts && status == WEIR_OK; p++) {
         if (gpt_trainer_owner(t, p, &chunk) != t->job->stage)
             continue;
         struct gpt_part *part = &t->parts[chunk];
         *part = (struct gpt_part){.config = &t->config, .store = &t->shards.store, .first = (int)first[p], .last = (int)first[p + 1],
-                                  .begins = p == 0, .ends = p == t->total_parts - 1, .split = split};
+                                  .begins = p == 0, .ends = p == t->total_parts - 1, .split = split,
+                                  .recompute = (int)t->options->recompute};
         marks[0] |= part->begins || part->ends;
         marks[1] |= part->begins;
         marks[last_unit] |= part->ends;

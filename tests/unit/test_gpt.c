@@ -82,7 +82,7 @@ struct run {
     real *between[4], *back[4];
 };
 
-static void run_create(struct run *r, struct model *m, const struct gpt_kernels *kernels, int nparts, bool split)
+static void run_create(struct run *r, struct model *m, const struct gpt_kernels *kernels, int nparts, bool split, int recompute)
 {
     struct gpt_pass *pass = &r->micro.pass;
     const struct gpt_config *c = &m->config;
@@ -102,7 +102,8 @@ static void run_create(struct run *r, struct model *m, const struct gpt_kernels 
     r->micro.scale = 1.0 / (SEQUENCES * c->context);
     for (int p = 0; p < nparts; p++) {
         r->parts[p] = (struct gpt_part){.config = c, .store = &m->store, .first = p * c->layers / nparts,
-                                        .last = (p + 1) * c->layers / nparts, .begins = p == 0, .ends = p == nparts - 1, .split = split};
+                                        .last = (p + 1) * c->layers / nparts, .begins = p == 0, .ends = p == nparts - 1, .split = split,
+                                        .recompute = recompute};
         assert_int_equal(gpt_part_create(&r->parts[p], pass, 1, 1), WEIR_OK);
         r->between[p] = calloc((size_t)gpt_pass_rows(pass) * (size_t)c->width, sizeof(real));
         r->back[p] = calloc((size_t)gpt_pass_rows(pass) * (size_t)c->width, sizeof(real));
@@ -182,7 +183,7 @@ static void torch_numbers(void **state)
         struct model m;
         struct run r;
         model_create(&m, &torch_config);
-        run_create(&r, &m, kernels, 1, false);
+        run_create(&r, &m, kernels, 1, false, 0);
         FILE *f = fopen(path, "r");
         assert_non_null(f);
         real loss = (real)forward(&r);
@@ -202,7 +203,7 @@ static void torch_numbers(void **state)
     assert_true(tried > 0);
 }
 
-/* Parts, and the two halves of the backward pass at different times, change nothing. */
+/* Parts, the two halves of the backward pass at different times, and blocks that are computed twice change nothing. */
 static void parts(void **state)
 {
     (void)state;
@@ -211,13 +212,13 @@ static void parts(void **state)
     struct run a, b;
     model_create(&whole, &config);
     model_create(&cut, &config);
-    run_create(&a, &whole, gpt_kernels_find(NULL), 1, false);
+    run_create(&a, &whole, gpt_kernels_find(NULL), 1, false, 0);
     double loss = forward(&a);
     back(&a);
     double plain = evaluate(&a);
     for (int n = 1; n <= 3; n++)
-        for (int split = 0; split < 2; split++) {
-            run_create(&b, &cut, gpt_kernels_find(NULL), n, split);
+        for (int how = 0; how < 4; how++) {
+            run_create(&b, &cut, gpt_kernels_find(NULL), n, how == 1, how > 1 ? how - 1 : 0);
             assert_true(forward(&b) == loss);
             back(&b);
             assert_memory_equal(cut.grads, whole.grads, (size_t)whole.size * sizeof(real));
@@ -249,7 +250,7 @@ static void differences(void **state)
         struct model m;
         struct run r;
         model_create(&m, &config);
-        run_create(&r, &m, gpt_kernels_find(NULL), 1, false);
+        run_create(&r, &m, gpt_kernels_find(NULL), 1, false, 0);
         forward(&r);
         back(&r);
         const double h = 2e-5;
