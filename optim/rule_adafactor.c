@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * Adafactor (Shazeer, Stern 2018, algorithms 4 and 5, without momentum). The second moment of a matrix is kept as the means of its
+ * Adafactor (Shazeer, Stern 2018, algorithms 4 and 5), with a moving average of the steps where beta1 is not 0. The second moment of a matrix is kept as the means of its
  * rows and columns, that of a vector in full. Means instead of the paper's sums: their quotient is the same.
  */
 #include "optim/lanes.h"
@@ -11,6 +11,7 @@ struct adafactor {
     double row_squares; /* sum over rows of the squares of w */
     double squares;     /* the same of u */
     float keep, rate;   /* w = keep w - rate u */
+    float beta1, rest1; /* of the steps; beta1 0: none */
 };
 
 /* One piece of a row, or of a vector: n <= WR_CHUNK elements. */
@@ -37,13 +38,21 @@ static void take(struct piece *p, const struct wr_rule_range *r, uint64_t row, u
     for (uint64_t row_ = 0; row_ < (rows); row_++)                                                                     \
         for (uint64_t col_ = 0; col_ < (cols) && (take(p, r, row_, col_, cols, scale), 1); col_ += WR_CHUNK)
 
-/* w = keep w - rate u, and the copy in low precision. */
-static void apply(const struct wr_rule_range *r, const float *restrict u, float keep, float rate)
+/* w = keep w - rate u, or the same with the average of rate u; and the copy in low precision. */
+static void apply(const struct wr_rule_range *r, const float *restrict u, const struct adafactor *c)
 {
-    float *restrict w = r->w;
+    float *restrict w = r->w, *restrict m = r->s[3];
+    float keep = c->keep, rate = c->rate, beta1 = c->beta1, rest1 = c->rest1;
     size_t n = r->n;
-    WR_LOOP(n)
-        w[i] = keep * w[i] - rate * u[i];
+    if (beta1 > 0) {
+        WR_LOOP(n) {
+            m[i] = beta1 * m[i] + rest1 * (rate * u[i]);
+            w[i] = keep * w[i] - m[i];
+        }
+    } else {
+        WR_LOOP(n)
+            w[i] = keep * w[i] - rate * u[i];
+    }
     if (r->out)
         wr_from_float(r->out, w, r->out_type, r->n);
 }
@@ -125,7 +134,7 @@ static void update_factored(const weir_rule *rule, const weir_rule_step *step, c
     set_rate(&rule->options, step, c, rows * cols);
     FOR_PIECES(&p, r, rows, cols, c->scale) {
         direction(&p, (float)sqrt(row_mean / (double)row[p.row]), col_factor + p.col);
-        apply(&p.r, p.g, c->keep, c->rate);
+        apply(&p.r, p.g, c);
     }
 }
 
@@ -155,7 +164,7 @@ static void update_vector(const weir_rule *rule, const weir_rule_step *step, con
         size_t n = p.r.n;
         WR_LOOP(n)
             g[i] = g[i] / sqrtf(at[i]);
-        apply(&p.r, g, c->keep, c->rate);
+        apply(&p.r, g, c);
     }
 }
 
@@ -165,6 +174,8 @@ static void adafactor_update(const weir_rule *rule, const weir_rule_step *step, 
     const weir_rule_options *o = &rule->options;
     double rest = pow((double)step->step, -o->decay_exponent);
     struct adafactor c = {.scale = (float)step->grad_scale, .eps = (float)o->eps, .beta = 1 - rest, .rest = rest};
+    c.beta1 = (float)o->beta1;
+    c.rest1 = (float)(1 - o->beta1);
     if (rows > 1 && cols > 1)
         update_factored(rule, step, r, rows, cols, work, &c);
     else
@@ -193,6 +204,8 @@ static void adafactor_defaults(weir_rule_options *o)
 
 static const char *adafactor_wrong(const weir_rule_options *o)
 {
+    if (!(o->beta1 >= 0 && o->beta1 < 1))
+        return "beta1 must be in [0, 1)";
     if (!(o->eps >= 0 && o->eps2 >= 0))
         return "eps and eps2 must not be negative";
     if (!(o->clip > 0))
@@ -202,11 +215,11 @@ static const char *adafactor_wrong(const weir_rule_options *o)
 
 static unsigned adafactor_states(const weir_rule_options *o, struct wr_rule_state *s)
 {
-    (void)o;
     s[0] = (struct wr_rule_state){"exp_avg_sq_row", WEIR_FP32, 0, 0};
     s[1] = (struct wr_rule_state){"exp_avg_sq_col", WEIR_FP32, 0, 0};
     s[2] = (struct wr_rule_state){"exp_avg_sq", WEIR_FP32, 0, 0};
-    return 3;
+    s[3] = (struct wr_rule_state){"exp_avg", WEIR_FP32, 1, 0};
+    return o->beta1 > 0 ? 4 : 3;
 }
 
 const struct wr_rule_class WR_ISA_NAME(wr_rule_adafactor) = {

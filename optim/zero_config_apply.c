@@ -145,8 +145,8 @@ static weir_status apply_optimizer(const struct wr_zero_raw *raw, weir_zero_conf
     weir_status status = rule_kind(raw, &kind, err);
     if (status != WEIR_OK)
         return status;
-    if (raw->amsgrad == 1)
-        return refuse(err, "optimizer.params.amsgrad", "there is no AMSGrad");
+    if (raw->amsgrad == 1 && kind != WEIR_RULE_ADAM && kind != WEIR_RULE_ADAMW)
+        return refuse(err, "optimizer.params.amsgrad", "it is for Adam and AdamW");
     if (raw->bias_correction == 0)
         return refuse(err, "optimizer.params.bias_correction", "the rules always correct the bias");
     status = weir_rule_defaults(kind, &r);
@@ -159,6 +159,8 @@ static weir_status apply_optimizer(const struct wr_zero_raw *raw, weir_zero_conf
     r.dampening = or_else(raw->dampening, r.dampening);
     if (raw->nesterov >= 0)
         r.flags = raw->nesterov ? r.flags | WEIR_RULE_NESTEROV : r.flags & ~WEIR_RULE_NESTEROV;
+    if (raw->amsgrad == 1)
+        r.flags |= WEIR_RULE_AMSGRAD;
     config->group = (weir_group)WEIR_GROUP_INIT;
     config->group.weight_decay = or_else(raw->weight_decay, 0);
     return weir_rule_create(&r, &config->rule, err);

@@ -61,7 +61,7 @@
     X("optimizer.params", "dampening", REAL, dampening, "`dampening` of the rule") \
     X("optimizer.params", "adam_w_mode", FLAG, adam_w, "with Adam: true (also when not given) is AdamW") \
     X("optimizer.params", "bias_correction", FLAG, bias_correction, "true only") \
-    X("optimizer.params", "amsgrad", FLAG, amsgrad, "false only") \
+    X("optimizer.params", "amsgrad", FLAG, amsgrad, "with Adam and AdamW: AMSGrad") \
     X("optimizer.params", "torch_adam", ANY, none, "without effect") \
     X("optimizer.params", "fused", ANY, none, "without effect") \
     X("scheduler", "type", WORD, scheduler, "WarmupLR (constant), WarmupDecayLR (linear), WarmupCosineLR (cosine)") \

@@ -73,7 +73,8 @@ extern "C" {
  * - adafactor (matrix): of a matrix R = B R + (1 - B) mean over the columns of (g^2 + eps), C the same over the rows, with
  *   B = 1 - t^-decay_exponent; u_ij = g_ij / sqrt(R_i C_j / mean(R)). Of a vector V = B V + (1 - B) (g^2 + eps), u = g / sqrt(V).
  *   w = (1 - p wd) w - a u / max(1, rms(u) / clip), with p = lr, or min(lr, 1 / sqrt(t)) with ::WEIR_RULE_RELATIVE_STEP, and a = p, or
- *   p max(eps2, rms(w)) with ::WEIR_RULE_SCALE_PARAMETER. States: R, C (a matrix), V (a vector). Shazeer, Stern, "Adafactor", 2018,
+ *   p max(eps2, rms(w)) with ::WEIR_RULE_SCALE_PARAMETER. With beta1, s = beta1 s + (1 - beta1) a u / max(1, rms(u) / clip) takes the
+ *   place of that step. States: R, C (a matrix), V (a vector), and with beta1 s. Shazeer, Stern, "Adafactor", 2018,
  *   algorithms 4 and 5; lr is its rho, usually 0.01.
  * - muon (matrix): b = momentum b + g; u = b, or g + momentum b with ::WEIR_RULE_NESTEROV; X = u / |u|, then `iterations` times
  *   A = X X', X = 3.4445 X + (-4.775 A + 2.0315 A^2) X; w = (1 - lr wd) w - lr s X with s = sqrt(max(1, rows / cols)), or
@@ -108,13 +109,19 @@ typedef enum weir_access {
 /** muon: steps are as large as those of adamw usually are, so that its learning rates serve. */
 #define WEIR_RULE_MATCH_ADAM ((uint64_t)8)
 
+/**
+ * adam, adamw: the largest v so far stands in place of v, in the form of PyTorch; a third state. Reddi, Kale, Kumar, "On the
+ * convergence of Adam and beyond", 2018.
+ */
+#define WEIR_RULE_AMSGRAD ((uint64_t)16)
+
 /** What a rule is made from: set `size`, call weir_rule_defaults(), change what you like. Fields that a rule does not name are ignored. */
 typedef struct weir_rule_options {
     size_t size;     /**< sizeof(weir_rule_options) */
     uint64_t kind;   /**< a ::weir_rule_kind */
     uint64_t flags;  /**< WEIR_RULE_... */
     const char *isa; /**< kernels for "generic", "avx2" or "avx512"; NULL: the best of this processor. Not kept. */
-    double beta1;    /**< adam, adamw, adamw8, lion, lamb: in [0, 1); 0.9 */
+    double beta1;    /**< adam, adamw, adamw8, lion, lamb: in [0, 1); 0.9; adafactor 0 */
     double beta2;    /**< adam, adamw, adamw8, lion, lamb: in [0, 1); 0.999, lion 0.99 */
     double
         eps; /**< in the denominator, >= 0; adagrad 1e-10, adam, adamw, adamw8 1e-8, lamb 1e-6, lars 0, adafactor 1e-30 */

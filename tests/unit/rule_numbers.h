@@ -86,7 +86,8 @@ static inline bool numbers_setting(struct number_case *c, const char *name, doub
     } flags[] = {{"nesterov", WEIR_RULE_NESTEROV},
                  {"relative", WEIR_RULE_RELATIVE_STEP},
                  {"scaled", WEIR_RULE_SCALE_PARAMETER},
-                 {"match", WEIR_RULE_MATCH_ADAM}};
+                 {"match", WEIR_RULE_MATCH_ADAM},
+                 {"amsgrad", WEIR_RULE_AMSGRAD}};
     for (size_t i = 0; i < sizeof flags / sizeof flags[0]; i++)
         if (!strcmp(name, flags[i].name)) {
             c->options.flags = v != 0 ? c->options.flags | flags[i].flag : c->options.flags & ~flags[i].flag;

@@ -11,6 +11,8 @@ enum mutant {
     MUTANT_NONE,
     MUTANT_COUPLED,     /* weight decay into the gradient instead of the parameter */
     MUTANT_UNCORRECTED, /* no correction of the moments' bias */
+    MUTANT_FORGETFUL,   /* AMSGrad without the maximum */
+    MUTANT_ABRUPT,      /* Adafactor without the average of its steps */
     MUTANT_COUNT,
 };
 
@@ -34,6 +36,10 @@ static void open_run(struct run *run)
     weir_rule_options o = run->c->options;
     if (run->mutant == MUTANT_COUPLED)
         o.kind = WEIR_RULE_ADAM;
+    if (run->mutant == MUTANT_FORGETFUL)
+        o.flags &= ~WEIR_RULE_AMSGRAD;
+    if (run->mutant == MUTANT_ABRUPT)
+        o.beta1 = 0;
     assert_ok(weir_rule_create(&o, &run->rule, &error), &error);
     run->n = run->c->rows * run->c->cols;
     run->w = malloc(run->n * sizeof(float));
@@ -144,6 +150,14 @@ static void one_case(const struct number_case *c, void *arg)
         assert_true(worst(c, MUTANT_UNCORRECTED, 1, 1) > 10);
         tally->mutants[MUTANT_UNCORRECTED]++;
     }
+    if (c->options.flags & WEIR_RULE_AMSGRAD) {
+        assert_true(worst(c, MUTANT_FORGETFUL, 1, 1) > 10);
+        tally->mutants[MUTANT_FORGETFUL]++;
+    }
+    if (c->options.kind == WEIR_RULE_ADAFACTOR && c->options.beta1 > 0) {
+        assert_true(worst(c, MUTANT_ABRUPT, 1, 1) > 10);
+        tally->mutants[MUTANT_ABRUPT]++;
+    }
 }
 
 /*
@@ -206,8 +220,9 @@ static void as_the_papers_say(void **state)
 {
     struct tally tally = {0};
     (void)state;
-    assert_int_equal(numbers_each("papers", by_kind, &tally), 16);
-    assert_true(tally.mutants[MUTANT_UNCORRECTED] >= 3);
+    assert_int_equal(numbers_each("papers", by_kind, &tally), 20);
+    assert_true(tally.mutants[MUTANT_UNCORRECTED] >= 5);
+    assert_true(tally.mutants[MUTANT_FORGETFUL] == 2 && tally.mutants[MUTANT_ABRUPT] == 2);
     show(&tally);
 }
 
