@@ -16,21 +16,10 @@ static struct wr_ref out_of(const struct wr_hier *h, int share, uint64_t c)
 static void take(struct wr_hier *h, struct wr_program *p, int agent, int owner, int from, int to, uint32_t lane,
                  uint64_t c)
 {
-    struct wr_ref src = wr_hier_slot(h, agent, owner, from, lane, c), dst = src;
-    uint64_t len = 0;
-    for (int j = from; j < to; j++) {
-        struct wr_ref here = out_of(h, wr_hier_share(h, owner, j), c);
-        uint64_t n = wr_hier_len(h, owner, j, c);
-        if (n && len && dst.offset + len != here.offset) {
-            wr_program_copy(p, dst, src, len);
-            src.offset += len;
-            len = 0;
-        }
-        if (!len)
-            dst = here;
-        len += n;
-    }
-    wr_program_copy(p, dst, src, len);
+    struct wr_ref src = wr_hier_slot(h, agent, owner, from, lane, c);
+    uint64_t len, at = 0;
+    for (int j = from; (len = wr_hier_contiguous(h, owner, &j, to, c, &at)) > 0; src.offset += len)
+        wr_program_copy(p, wr_ref(h->rank, WR_BUF_OUT, at), src, len);
 }
 
 /* Chunk c of the share of `mate` (or of oneself). */
@@ -99,11 +88,7 @@ static weir_status build(const struct wr_plan_spec *spec, int rank, struct wr_pr
         return status;
     wr_program_init(p, rank);
     for (uint32_t lane = 0; lane < h.nlanes; lane++) {
-        wr_program_lane(p);
-        if (spec->out_shared)
-            wr_hier_fork(&h, p, lane);
-        for (int i = 0; i < h.topo->nranks; i++)
-            h.received[i] = 0;
+        wr_hier_lane(&h, p, lane, spec->out_shared);
         for (uint64_t c = lane; c < h.rounds; c += h.nlanes)
             one_round(&h, p, lane, c);
         if (spec->out_shared)

@@ -7,60 +7,32 @@
  */
 #include "comm/plan/algo_hier.h"
 
-static struct wr_ref place(const struct wr_hier *h, int rank, int share, uint64_t c)
+/* Puts the shares from .. to - 1 where they belong in the result of `agent`, and signals once. */
+static void send_part(const struct wr_hier *h, struct wr_program *p, const struct wr_hier_item *item,
+                      const struct wr_hier_part *part, uint32_t lane, uint64_t c)
 {
-    return wr_ref(rank, WR_BUF_OUT, wr_plan_share_offset(h->spec, share) + c * h->chunk);
-}
-
-/* The elements from share *j of `owner` on (below `to`), which is not empty, that are contiguous in the vector;
- * *j: behind. */
-static uint64_t run_of(const struct wr_hier *h, int owner, int *j, int to, uint64_t c)
-{
-    uint64_t begin = wr_plan_share_offset(h->spec, wr_hier_share(h, owner, *j)) + c * h->chunk, len = 0;
-    for (; *j < to; ++*j) {
-        uint64_t n = wr_hier_len(h, owner, *j, c);
-        if (n && len && wr_plan_share_offset(h->spec, wr_hier_share(h, owner, *j)) + c * h->chunk != begin + len)
-            break;
-        len += n;
-    }
-    return len;
-}
-
-/* The first share from j on that has a chunk c, or `to`. */
-static int skip_empty(const struct wr_hier *h, int owner, int j, int to, uint64_t c)
-{
-    while (j < to && !wr_hier_len(h, owner, j, c))
-        j++;
-    return j;
-}
-
-/* Puts the shares from .. to - 1 into the result of `agent` and signals once. */
-static void send_run(const struct wr_hier *h, struct wr_program *p, int agent, int owner, int from, int to,
-                     uint32_t lane, uint64_t c)
-{
-    int first = skip_empty(h, owner, from, to, c);
-    for (int j = first; j < to;) {
-        bool begins = j == first;
-        int share = wr_hier_share(h, owner, j);
-        struct wr_ref src = owner == h->node ? wr_ref(h->rank, WR_BUF_IN, c * h->chunk) : place(h, h->rank, share, c);
-        uint64_t len = run_of(h, owner, &j, to, c);
-        if (begins && j == to) {
-            wr_program_put_signal(p, place(h, agent, share, c), src, len, WR_HIER_DATA + lane);
+    uint64_t len, at = 0;
+    for (int j = part->from, runs = 0; (len = wr_hier_contiguous(h, item->owner, &j, part->to, c, &at)) > 0; runs++) {
+        bool own = item->owner == h->node;
+        struct wr_ref src = own ? wr_ref(h->rank, WR_BUF_IN, c * h->chunk) : wr_ref(h->rank, WR_BUF_OUT, at);
+        struct wr_ref dst = wr_ref(part->agent, WR_BUF_OUT, at);
+        if (!runs && j == part->to) {
+            wr_program_put_signal(p, dst, src, len, WR_HIER_DATA + lane);
             return;
         }
-        wr_program_put(p, place(h, agent, share, c), src, len);
+        wr_program_put(p, dst, src, len);
     }
-    wr_program_signal(p, agent, WR_HIER_DATA + lane);
+    wr_program_signal(p, part->agent, WR_HIER_DATA + lane);
 }
 
 static void send(struct wr_hier *h, struct wr_program *p, const struct wr_hier_item *item, uint32_t lane, uint64_t c)
 {
-    for (int j = item->from, end, agent; item->next >= 0 && j < item->to; j = end) {
-        end = wr_hier_run(h, item->next, item->owner, j, item->to, &agent);
-        if (h->grant[agent] != lane + 1)
-            wr_program_wait(p, agent, WR_HIER_CREDIT + lane, 1);
-        h->grant[agent] = lane + 1;
-        send_run(h, p, agent, item->owner, j, end, lane, c);
+    struct wr_hier_part part = {.to = item->from};
+    while (wr_hier_next_part(h, item, item->next, &part)) {
+        if (h->grant[part.agent] != lane + 1)
+            wr_program_wait(p, part.agent, WR_HIER_CREDIT + lane, 1);
+        h->grant[part.agent] = lane + 1;
+        send_part(h, p, item, &part, lane, c);
     }
 }
 
@@ -68,12 +40,11 @@ static void send(struct wr_hier *h, struct wr_program *p, const struct wr_hier_i
 static void open_result(struct wr_hier *h, struct wr_program *p, uint32_t lane)
 {
     for (int i = 0; i < h->topo->nnodes && h->rounds; i++) {
-        const struct wr_hier_item *item = &h->item[i];
-        for (int j = item->from, end, agent; item->prev >= 0 && j < item->to; j = end) {
-            end = wr_hier_run(h, item->prev, item->owner, j, item->to, &agent);
-            if (h->credit[agent] != lane + 1)
-                wr_program_signal(p, agent, WR_HIER_CREDIT + lane);
-            h->credit[agent] = lane + 1;
+        struct wr_hier_part part = {.to = h->item[i].from};
+        while (wr_hier_next_part(h, &h->item[i], h->item[i].prev, &part)) {
+            if (h->credit[part.agent] != lane + 1)
+                wr_program_signal(p, part.agent, WR_HIER_CREDIT + lane);
+            h->credit[part.agent] = lane + 1;
         }
     }
 }
@@ -83,19 +54,18 @@ static void take(const struct wr_hier *h, struct wr_program *p, int mate, uint64
 {
     for (int m = 0; m < h->topo->nnodes; m++) {
         int from, to;
+        uint64_t len, at = 0;
         wr_hier_range(h->spec, h->node, h->topo->local_rank[mate], m, &from, &to);
-        for (int j = skip_empty(h, m, from, to, c); j < to;) {
-            int share = wr_hier_share(h, m, j);
-            uint64_t len = run_of(h, m, &j, to, c);
-            wr_program_copy(p, place(h, h->rank, share, c), place(h, mate, share, c), len);
-        }
+        for (int j = from; (len = wr_hier_contiguous(h, m, &j, to, c, &at)) > 0;)
+            wr_program_copy(p, wr_ref(h->rank, WR_BUF_OUT, at), wr_ref(mate, WR_BUF_OUT, at), len);
     }
 }
 
 static void one_round(struct wr_hier *h, struct wr_program *p, uint32_t lane, uint64_t c)
 {
     if (!h->spec->in_place)
-        wr_program_copy(p, place(h, h->rank, h->rank, c), wr_ref(h->rank, WR_BUF_IN, c * h->chunk),
+        wr_program_copy(p, wr_ref(h->rank, WR_BUF_OUT, wr_plan_share_offset(h->spec, h->rank) + c * h->chunk),
+                        wr_ref(h->rank, WR_BUF_IN, c * h->chunk),
                         wr_chunk_len(wr_plan_share(h->spec, h->rank), h->chunk, c));
     for (int i = 0; i < h->topo->nnodes; i++) {
         if (h->item[i].from == h->item[i].to)
@@ -120,12 +90,8 @@ static weir_status build(const struct wr_plan_spec *spec, int rank, struct wr_pr
         return status;
     wr_program_init(p, rank);
     for (uint32_t lane = 0; lane < h.nlanes; lane++) {
-        wr_program_lane(p);
-        if (spec->out_shared)
-            wr_hier_fork(&h, p, lane);
+        wr_hier_lane(&h, p, lane, spec->out_shared);
         open_result(&h, p, lane);
-        for (int i = 0; i < h.topo->nranks; i++)
-            h.received[i] = 0;
         for (uint64_t c = lane; c < h.rounds; c += h.nlanes)
             one_round(&h, p, lane, c);
         if (spec->out_shared) {

@@ -45,12 +45,16 @@ static int agent_of(const struct wr_hier *h, int node, int owner, int j)
     return h->topo->node_ranks[node][(int)((int64_t)j * rails(h->spec, node) / shares)];
 }
 
-int wr_hier_run(const struct wr_hier *h, int node, int owner, int j, int to, int *agent)
+bool wr_hier_next_part(const struct wr_hier *h, const struct wr_hier_item *item, int node, struct wr_hier_part *part)
 {
-    *agent = agent_of(h, node, owner, j);
-    while (++j < to && agent_of(h, node, owner, j) == *agent)
+    int j = part->from = part->to;
+    if (node < 0 || j >= item->to)
+        return false;
+    part->agent = agent_of(h, node, item->owner, j);
+    while (++j < item->to && agent_of(h, node, item->owner, j) == part->agent)
         ;
-    return j;
+    part->to = j;
+    return true;
 }
 
 uint64_t wr_hier_len(const struct wr_hier *h, int owner, int j, uint64_t c)
@@ -66,6 +70,21 @@ uint64_t wr_hier_sum(const struct wr_hier *h, int owner, int from, int to, uint6
     for (int j = from; j < to; j++)
         sum += wr_hier_len(h, owner, j, c);
     return sum;
+}
+
+uint64_t wr_hier_contiguous(const struct wr_hier *h, int owner, int *j, int to, uint64_t c, uint64_t *at)
+{
+    uint64_t len = 0;
+    for (; *j < to; ++*j) {
+        uint64_t n = wr_hier_len(h, owner, *j, c);
+        uint64_t begin = n ? wr_plan_share_offset(h->spec, wr_hier_share(h, owner, *j)) + c * h->chunk : 0;
+        if (n && len && begin != *at + len)
+            break;
+        if (n && !len)
+            *at = begin;
+        len += n;
+    }
+    return len;
 }
 
 /* ---- layout of SCRATCH ---- */
@@ -209,29 +228,28 @@ void wr_hier_free(struct wr_hier *h)
 
 void wr_hier_receive(struct wr_hier *h, struct wr_program *p, const struct wr_hier_item *item, uint32_t lane)
 {
-    for (int j = item->from, end, agent; item->prev >= 0 && j < item->to; j = end) {
-        end = wr_hier_run(h, item->prev, item->owner, j, item->to, &agent);
-        wr_program_wait(p, agent, WR_HIER_DATA + lane, ++h->received[agent]);
-    }
+    struct wr_hier_part part = {.to = item->from};
+    while (wr_hier_next_part(h, item, item->prev, &part))
+        wr_program_wait(p, part.agent, WR_HIER_DATA + lane, ++h->received[part.agent]);
 }
 
 void wr_hier_send(struct wr_hier *h, struct wr_program *p, const struct wr_hier_item *item, uint32_t lane, uint64_t c)
 {
     uint32_t iteration = (uint32_t)(c / h->nlanes);
-    for (int j = item->from, end, agent; item->next >= 0 && j < item->to; j = end) {
-        end = wr_hier_run(h, item->next, item->owner, j, item->to, &agent);
-        if (h->grant[agent] != c + 1) {
-            h->grant[agent] = (uint32_t)c + 1;
+    struct wr_hier_part part = {.to = item->from};
+    while (wr_hier_next_part(h, item, item->next, &part)) {
+        if (h->grant[part.agent] != c + 1) {
+            h->grant[part.agent] = (uint32_t)c + 1;
             if (iteration)
-                wr_program_wait(p, agent, WR_HIER_CREDIT + lane, iteration);
+                wr_program_wait(p, part.agent, WR_HIER_CREDIT + lane, iteration);
             else
-                wr_program_wait_earlier(p, agent, WR_HIER_CREDIT + lane, wr_hier_iterations(h, lane));
+                wr_program_wait_earlier(p, part.agent, WR_HIER_CREDIT + lane, wr_hier_iterations(h, lane));
         }
         bool straight = item->owner == h->node && !h->own_slot; /* from the user's buffer */
         struct wr_ref src =
-            straight ? wr_ref(h->rank, WR_BUF_IN, c * h->chunk) : wr_hier_slot(h, h->rank, item->owner, j, lane, c);
-        wr_program_put_signal(p, wr_hier_slot(h, agent, item->owner, j, lane, c), src,
-                              wr_hier_sum(h, item->owner, j, end, c), WR_HIER_DATA + lane);
+            straight ? wr_ref(h->rank, WR_BUF_IN, c * h->chunk) : wr_hier_slot(h, h->rank, item->owner, part.from, lane, c);
+        wr_program_put_signal(p, wr_hier_slot(h, part.agent, item->owner, part.from, lane, c), src,
+                              wr_hier_sum(h, item->owner, part.from, part.to, c), WR_HIER_DATA + lane);
     }
 }
 
@@ -244,16 +262,16 @@ void wr_hier_end_round(struct wr_hier *h, struct wr_program *p, uint32_t lane, u
         wr_program_drain(p);
     for (int i = 0; i < h->topo->nnodes; i++) {
         const struct wr_hier_item *item = &h->item[i];
-        for (int j = item->from, end, agent; item->prev >= 0 && j < item->to; j = end) {
-            end = wr_hier_run(h, item->prev, item->owner, j, item->to, &agent);
-            if (h->credit[agent] != c + 1)
-                wr_program_signal(p, agent, WR_HIER_CREDIT + lane);
-            h->credit[agent] = (uint32_t)c + 1;
+        struct wr_hier_part part = {.to = item->from};
+        while (wr_hier_next_part(h, item, item->prev, &part)) {
+            if (h->credit[part.agent] != c + 1)
+                wr_program_signal(p, part.agent, WR_HIER_CREDIT + lane);
+            h->credit[part.agent] = (uint32_t)c + 1;
         }
     }
 }
 
-void wr_hier_fork(const struct wr_hier *h, struct wr_program *p, uint32_t lane)
+static void fork_lanes(const struct wr_hier *h, struct wr_program *p, uint32_t lane)
 {
     if (lane) {
         wr_program_wait(p, h->rank, WR_HIER_FORK + lane, 1);
@@ -263,6 +281,15 @@ void wr_hier_fork(const struct wr_hier *h, struct wr_program *p, uint32_t lane)
     wr_wait_mates(p, &h->mates, WR_HIER_START, 1);
     for (uint32_t i = 1; i < h->nlanes; i++)
         wr_program_signal(p, h->rank, WR_HIER_FORK + i);
+}
+
+void wr_hier_lane(struct wr_hier *h, struct wr_program *p, uint32_t lane, bool fork)
+{
+    wr_program_lane(p);
+    if (fork)
+        fork_lanes(h, p, lane);
+    for (int i = 0; i < h->topo->nranks; i++)
+        h->received[i] = 0;
 }
 
 void wr_hier_join(const struct wr_hier *h, struct wr_program *p, uint32_t lane)

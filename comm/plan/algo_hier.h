@@ -73,8 +73,19 @@ bool wr_hier_applies(const struct wr_plan_spec *spec);
 
 /* Shares of `owner` whose agent is rank number `local` of `node`: *from .. *to - 1. */
 void wr_hier_range(const struct wr_plan_spec *spec, int node, int local, int owner, int *from, int *to);
-/* The end of the shares from j on (below `to`) that have the same agent on `node`, and that agent. */
-int wr_hier_run(const struct wr_hier *h, int node, int owner, int j, int to, int *agent);
+
+/* Shares of an item, from .. to - 1, that have one agent on a node. Begins as {.to = item->from}. */
+struct wr_hier_part {
+    int from, to, agent;
+};
+/* Goes on to the next part on `node`; false when there is none, as when node is -1. */
+bool wr_hier_next_part(const struct wr_hier *h, const struct wr_hier_item *item, int node, struct wr_hier_part *part);
+
+/*
+ * The elements of chunk c of a node's shares from *j on (below `to`) that are contiguous in the vector: their number, 0 when there
+ * are none left, and in *at where they begin. *j goes behind them.
+ */
+uint64_t wr_hier_contiguous(const struct wr_hier *h, int owner, int *j, int to, uint64_t c, uint64_t *at);
 
 /* Rounds of a lane. */
 static inline uint32_t wr_hier_iterations(const struct wr_hier *h, uint32_t lane)
@@ -100,8 +111,8 @@ void wr_hier_receive(struct wr_hier *h, struct wr_program *p, const struct wr_hi
 void wr_hier_send(struct wr_hier *h, struct wr_program *p, const struct wr_hier_item *item, uint32_t lane, uint64_t c);
 void wr_hier_end_round(struct wr_hier *h, struct wr_program *p, uint32_t lane, uint64_t c);
 
-/* The beginning and end of lanes when mates must have started (and none may end early). */
-void wr_hier_fork(const struct wr_hier *h, struct wr_program *p, uint32_t lane);
+/* The beginning of a lane; `fork`: when mates must have started, and none may end early: then it ends with a join. */
+void wr_hier_lane(struct wr_hier *h, struct wr_program *p, uint32_t lane, bool fork);
 void wr_hier_join(const struct wr_hier *h, struct wr_program *p, uint32_t lane);
 
 weir_status wr_hier_finish(struct wr_hier *h, struct wr_program *p, weir_error *err);

@@ -42,23 +42,12 @@ static void reduce_item(struct wr_hier *h, struct wr_program *p, const struct wr
     struct wr_ref slot = wr_hier_slot(h, h->rank, item->owner, item->from, lane, c), partial = slot;
     struct wr_ref result = last && h->spec->in_place ? tail(h) : wr_ref(h->rank, WR_BUF_OUT, 0);
     struct run run = {.dst = last ? wr_ref_add(result, c * h->chunk) : slot};
-    for (int j = item->from; j < item->to; j++) {
-        int s = wr_hier_share(h, item->owner, j);
-        uint64_t input = wr_plan_share_offset(h->spec, s) + c * h->chunk, len = wr_hier_len(h, item->owner, j, c);
-        bool joins = run.input + run.len == input && (!h->stages || run.staged + run.len == staged[s]);
-        if (run.len && len && !joins) {
-            reduce_run(h, p, &run, item->prev >= 0 ? &partial : NULL, lane, src);
-            run.dst.offset += run.len;
-            partial.offset += run.len;
-            run.len = 0;
-        }
-        if (!run.len) {
-            run.input = input;
-            run.staged = h->stages ? staged[s] : 0;
-        }
-        run.len += len;
+    for (int j = item->from, first = j; (run.len = wr_hier_contiguous(h, item->owner, &j, item->to, c, &run.input)) > 0; first = j) {
+        run.staged = h->stages ? staged[wr_hier_share(h, item->owner, first)] : 0; /* as contiguous as they are in the vector */
+        reduce_run(h, p, &run, item->prev >= 0 ? &partial : NULL, lane, src);
+        run.dst.offset += run.len;
+        partial.offset += run.len;
     }
-    reduce_run(h, p, &run, item->prev >= 0 ? &partial : NULL, lane, src);
 }
 
 /* Copies chunk c of all shares to where mates can load it; staged[s]: where in the stage. */
@@ -95,11 +84,7 @@ static void stage(const struct wr_hier *h, struct wr_program *p, uint32_t lane, 
 
 static void one_lane(struct wr_hier *h, struct wr_program *p, uint32_t lane, uint64_t *staged, struct wr_ref *src)
 {
-    wr_program_lane(p);
-    if (!h->stages || h->spec->in_place)
-        wr_hier_fork(h, p, lane);
-    for (int i = 0; i < h->topo->nranks; i++)
-        h->received[i] = 0;
+    wr_hier_lane(h, p, lane, !h->stages || h->spec->in_place);
     for (uint64_t c = lane; c < h->rounds; c += h->nlanes) {
         if (h->stages)
             stage(h, p, lane, c, staged);
