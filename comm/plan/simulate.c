@@ -6,7 +6,8 @@
 #include "base/error.h"
 #include "comm/plan/simulate_impl.h"
 
-enum { MAX_STEPS = 16000000, CLASSES_FROM = 512, CHUNKS = 16, FEWEST_CHUNKS = 4, DEFAULT_CHUNK = 1 << 15 };
+enum { MAX_STEPS = 16000000, CLASSES_FROM = 512, CHUNKS = 16, MOST_CHUNKS = 1024, FEWEST_CHUNKS = 4, DEFAULT_CHUNK = 1 << 15 };
+enum { BEAT = 8 }; /* chunks go through lanes and their buffers in turn: at most 4 times 2 */
 
 struct choice {
     const struct wr_algorithm *algorithm;
@@ -23,19 +24,18 @@ static uint64_t unit(const struct wr_plan_spec *spec)
     return spec->coll == WR_COLL_ALLREDUCE ? chunk * (uint64_t)spec->topo->nranks : chunk;
 }
 
-/* A spec with `chunks` chunks or one more, as long as the given one in its last chunk and with as many of them modulo 2, because
- * chunks go through two lanes or buffers in turn. */
+/* A spec with `chunks` chunks or a few more, as long as the given one in its last chunk and with as many of them modulo BEAT. */
 static struct wr_plan_spec fewer_chunks(const struct wr_plan_spec *spec, uint64_t chunks)
 {
     struct wr_plan_spec less = *spec;
     uint64_t u = unit(spec);
-    less.count = (chunks + (spec->count / u) % 2) * u + spec->count % u;
+    less.count = (chunks + spec->count / u % BEAT) * u + spec->count % u;
     return less;
 }
 
 static bool has_chunks(const struct wr_plan_spec *spec)
 {
-    return !spec->counts && spec->count / unit(spec) > 2 * FEWEST_CHUNKS + 2;
+    return !spec->counts && spec->count / unit(spec) > 2 * FEWEST_CHUNKS + BEAT;
 }
 
 /* Steps of programs. */
@@ -123,6 +123,13 @@ static weir_status too_long(const struct choice *how, const struct wr_plan_spec 
                         wr_collective_name(spec->coll), how->algorithm->name, spec->topo->nranks, steps);
 }
 
+/* By how much longer something is busy: once a pipeline is full no chunk takes less than that. */
+static double more_busy(const struct wr_sim_result *a, const struct wr_sim_result *b)
+{
+    double network = WR_MAX(b->out_busy - a->out_busy, b->in_busy - a->in_busy);
+    return WR_MAX(network, b->memory_busy - a->memory_busy);
+}
+
 /* Runs of `chunks` and twice as many. */
 static weir_status by_chunks(const struct choice *how, const struct wr_plan_spec *spec, uint64_t chunks,
                              struct wr_sim_result *result)
@@ -135,10 +142,11 @@ static weir_status by_chunks(const struct choice *how, const struct wr_plan_spec
         status = choose(how, &two, &b);
     if (status != WEIR_OK)
         return status;
+    double each = WR_MAX(b.time - a.time, more_busy(&a, &b)) / (double)(two.count - one.count);
     draw_line(result, &a, &b, (double)one.count, (double)two.count, (double)spec->count, (const int[]){n, n, n});
+    result->time = b.time + each * (double)(spec->count - two.count);
     snprintf(result->how, sizeof result->how, "closed form: %.4g us and %.4g us a chunk, from runs of %llu and %llu chunks",
-             (b.time - (b.time - a.time) / (double)(two.count - one.count) * (double)two.count) / 1e3,
-             (b.time - a.time) / (double)(two.count - one.count) * (double)unit(spec) / 1e3,
+             (b.time - each * (double)two.count) / 1e3, each * (double)unit(spec) / 1e3,
              (unsigned long long)(one.count / unit(spec)), (unsigned long long)(two.count / unit(spec)));
     return WEIR_OK;
 }
@@ -209,11 +217,20 @@ static weir_status by_nodes(const struct choice *how, const struct wr_plan_spec 
     return WEIR_OK;
 }
 
-/* A line, through runs with as many chunks as can be run, or with fewer nodes. */
+/* Until a pipeline is full, chunks run into each other on their way through the nodes, which takes some chunks for each node. */
+static uint64_t chunks_until_full(const struct wr_plan_spec *spec)
+{
+    uint64_t chunks = CHUNKS;
+    while (chunks < 4 * (uint64_t)spec->topo->nnodes && chunks < MOST_CHUNKS)
+        chunks *= 2;
+    return chunks;
+}
+
+/* A line, through runs with as many chunks as are needed, or as can be run, or with fewer nodes. */
 static weir_status by_line(const struct choice *how, const struct wr_plan_spec *spec, double programs, double steps,
                            struct wr_sim_result *result)
 {
-    for (uint64_t chunks = CHUNKS; has_chunks(spec) && chunks >= FEWEST_CHUNKS; chunks /= 2) {
+    for (uint64_t chunks = chunks_until_full(spec); has_chunks(spec) && chunks >= FEWEST_CHUNKS; chunks /= 2) {
         struct wr_plan_spec less = fewer_chunks(spec, 2 * chunks);
         struct load each;
         if (less.count >= spec->count)

@@ -13,7 +13,7 @@
  *   interface: each is a server with one queue, entered as soon as the head of the piece is there (cut-through). Queues in the
  *   network are unbounded. The bytes also pass the memory buses of both nodes, on which others wait for them.
  * - A SIGNAL to another node is a message without bytes; within the node it takes the flag's latency.
- * - DRAIN waits for the acknowledgement of the lane's puts.
+ * - DRAIN waits for the acknowledgement of the lane's puts, while the core serves the other lanes.
  * - One execution, all ranks entering at time 0; WAITs for earlier executions pass.
  *
  * How it is computed.
@@ -25,7 +25,8 @@
  *   the result is that of a full run, but for the order among events of the same nanosecond.
  * - WR_SIM_FIT: forms with more events than `max_steps`. Two smaller runs (fewer chunks of the same length, or fewer nodes) give
  *   the line time = a + b * size, which is the closed form of rings, chains and pipelines once they are full; the result says
- *   which line it is. Beats between credits and chunks make it wrong by a few per cent at times.
+ *   which line it is. Chunks are as many as it takes until the pipeline of all nodes is full, or as can be run: with fewer the
+ *   line is too steep, by some per cent. A chunk never takes less than the busiest interface or memory bus needs for it.
  *
  * Memory: about 32 bytes a step that is run (at most max_steps of them) and 40 a message in flight; programs are built rank by
  * rank and freed. All times in nanoseconds. Thread safe; deterministic.

@@ -77,16 +77,19 @@ static bool wait_for(struct wr_sim *sim, uint32_t id, const struct wr_sim_op *op
     return true;
 }
 
-/* Until the lane's puts are acknowledged. */
-static bool drain(const struct wr_sim *sim, struct wr_sim_lane *lane, double *time)
+/* Until the lane's puts are acknowledged; meanwhile the core is there for other lanes. */
+static bool drain(struct wr_sim *sim, uint32_t id, double *time)
 {
+    struct wr_sim_lane *lane = &sim->lane[id];
     if (!lane->draining)
         lane->begin = *time;
-    lane->draining = lane->outstanding > 0;
+    lane->draining = lane->outstanding > 0 || lane->drained > *time;
     lane->ready = *time;
-    if (lane->draining)
+    if (lane->draining) {
+        if (!lane->outstanding) /* else who sends the last of them pushes it */
+            wr_sim_push(sim, lane->drained, WR_SIM_RUN, id, 0, 0);
         return false;
-    *time = WR_MAX(*time, lane->drained);
+    }
     if (*time > lane->begin)
         tell_step(sim, lane, WR_SIM_DRAIN, -1, 0, *time);
     return true;
@@ -104,7 +107,7 @@ static void run_lane(struct wr_sim *sim, uint32_t id, double now)
             if (!wait_for(sim, id, op, &time))
                 return;
         } else if (op->op == WR_STEP_DRAIN) {
-            if (!drain(sim, lane, &time))
+            if (!drain(sim, id, &time))
                 return;
         } else if (op->op == WR_STEP_COPY || op->op == WR_STEP_REDUCE) {
             /* what is shared is taken in the order of time only */
@@ -120,7 +123,7 @@ static void run_lane(struct wr_sim *sim, uint32_t id, double now)
             signal(sim, id, op, &time);
         }
     }
-    if (lane->done || !drain(sim, lane, &time))
+    if (lane->done || !drain(sim, id, &time))
         return;
     lane->done = true;
     rank->running--;

@@ -229,7 +229,9 @@ static void lines_are_close(void **unused)
     } cases[] = {
         {WR_COLL_REDUCE_SCATTER, "hier", 6, 100 * 500 + 17, 500, 9000, 0.05},
         {WR_COLL_ALLREDUCE, "hier", 6, 12 * 100 * 500, 500, 20000, 0.05},
-        {WR_COLL_BCAST, "chain", 6, 1000 * 5000, 5000, 20000, 0.1}, /* its lanes interleave irregularly */
+        {WR_COLL_BCAST, "chain", 6, 1000 * 5000, 5000, 20000, 0.01},
+        {WR_COLL_BCAST, "chain", 16, 1000 * 8192, 8192, 30000, 0.01},
+        {WR_COLL_BCAST, "chain", 24, 700 * 8192, 8192, 30000, 0.05},
         {WR_COLL_REDUCE_SCATTER, "ring", 512, 1000, 0, 8000, 0.05},
         {WR_COLL_ALLGATHER, "ring", 512, 1000, 0, 8000, 0.05},
     };
@@ -238,6 +240,7 @@ static void lines_are_close(void **unused)
         plan_world_blocks(&w, cases[i].nodes, 2);
         struct wr_plan_spec s = spec_of(&w, cases[i].coll, cases[i].count);
         s.chunk = cases[i].chunk;
+        s.in_place = s.coll == WR_COLL_BCAST; /* as they are called */
         const struct wr_algorithm *a = wr_algorithm_find(s.coll, cases[i].name);
         struct wr_sim_options o = {.max_steps = cases[i].max_steps, .classes = cases[i].nodes < 100 ? -1 : 0};
         struct wr_sim_result fit, full = simulate(&s, a, &c, 0);
@@ -249,6 +252,27 @@ static void lines_are_close(void **unused)
             fail_msg("case %zu: %.1f ns by %s, %.1f in full", i, fit.time, fit.how, full.time);
         plan_world_free(&w);
     }
+}
+
+/* While a lane waits for acknowledgements the core serves the others: a broadcast along a chain fills the interfaces. */
+static void a_chain_keeps_the_network_busy(void **unused)
+{
+    (void)unused;
+    struct plan_world w;
+    struct wr_cost c;
+    wr_cost_default(&c);
+    plan_world_blocks(&w, 8, 2);
+    struct wr_plan_spec s = spec_of(&w, WR_COLL_BCAST, 64 * 8192);
+    const struct wr_algorithm *a = wr_algorithm_find(s.coll, "chain");
+    s.chunk = 8192;
+    s.in_place = true;
+    double little = simulate(&s, a, &c, 0).time, more;
+    s.count *= 2;
+    more = simulate(&s, a, &c, 0).time;
+    double each = 8192 * s.elem_size / c.bandwidth + c.gap;
+    if (more - little > 1.05 * 64 * each)
+        fail_msg("64 chunks more take %.0f ns, on the wire %.0f", more - little, 64 * each);
+    plan_world_free(&w);
 }
 
 static double time_of(int nodes, int ppn, uint64_t count, enum wr_collective coll, const char *name)
@@ -370,6 +394,7 @@ int main(void)
         cmocka_unit_test(never_faster_than_the_bound_and_growing),
         cmocka_unit_test(names_of_ranks_do_not_matter),
         cmocka_unit_test(lines_are_close),
+        cmocka_unit_test(a_chain_keeps_the_network_busy),
         cmocka_unit_test(allreduce_is_not_slower_than_reduce_and_broadcast),
         cmocka_unit_test(hierarchies_win_and_there_are_no_cliffs),
         cmocka_unit_test(a_hundred_thousand_ranks),
