@@ -74,7 +74,7 @@ static weir_status one_pass(struct gpt_trainer *t, int64_t number, int64_t *wait
     t->run = number;
     if (t->pipe) {
         weir_pipe_engine_report report = {.size = sizeof report};
-        status = weir_pipe_engine_run(t->engine, NULL);
+        status = weir_pipe_engine_run(t->engine, &t->error);
         weir_pipe_engine_get_report(t->engine, &report);
         *waited += report.wait_ns;
     } else {
@@ -137,5 +137,7 @@ weir_status gpt_trainer_step(struct gpt_trainer *t, enum gpt_stop stop, double u
 const weir_error *gpt_trainer_error(const struct gpt_trainer *t, weir_status status)
 {
     const weir_error *error = weir_zero_error(t->shards.zero);
+    if (t->error.status == status && status != WEIR_OK)
+        return &t->error;
     return error->status == status ? error : weir_last_error(t->job->ctx);
 }

@@ -39,6 +39,7 @@ struct gpt_trainer {
     uint64_t memory;        /* bytes that the engine held at most, after the last step */
     int64_t run;            /* which of a step's passes goes on */
     int32_t *tokens, *targets; /* of a step on this rank */
+    weir_error error;       /* of the pipeline's engine */
     double loss;            /* sum over the tokens of this step so far */
     real *flow[2];          /* activations on their way in gpt_trainer_forward() */
 };

@@ -93,21 +93,45 @@ recorded() {
         awk '{ l[NR] = $1 } END { d = l[1] - l[2]; print l[1] " and " l[2]; exit !(NR == 2 && d < 1e-5 && d > -1e-5) }'
 }
 run "PyTorch's loss" recorded
-killed() { # a run that is stopped by a signal saves, leaves, and is gone on with
-    local pid status
+# start NAME OPTIONS...: a run without an end, in the background, whose launcher is $pid
+start() {
     # shellcheck disable=SC2086
-    "$weirrun" -n 2 "$gpt" $model --json --steps 1000000 --seconds 60 --pp 2 --lr-schedule constant --save "$tmp/ckpt3" "$tmp/text" >"$tmp/long" 2>&1 &
+    "$weirrun" -n 2 "$gpt" $model --json --steps 1000000 --seconds 60 --pp 2 "${@:2}" "$tmp/text" >"$tmp/$1" 2>&1 &
     pid=$!
+}
+# until COMMAND...: waits for it to succeed
+until_true() {
     for _ in $(seq 300); do
-        grep -q '"step": 6,' "$tmp/long" && break
+        "$@" >/dev/null 2>&1 && return
         sleep 0.1
     done
+    echo "in vain: $*"
+    return 1
+}
+signalled() { # saves and leaves
+    local status
+    start long --lr-schedule constant --save "$tmp/ckpt3"
+    until_true grep -q '"step": 6,' "$tmp/long" || return 1
     kill -USR1 $pid
     wait $pid
     status=$?
-    [ $status -eq 0 ] && grep -q '"reason": "signal"' "$tmp/long" && ls "$tmp"/ckpt3/*/COMMITTED >/dev/null || { echo "exit code $status"; tail -n 5 "$tmp/long"; return 1; }
+    [ $status -eq 0 ] && grep -q '"reason": "signal"' "$tmp/long" && compgen -G "$tmp/ckpt3/*/COMMITTED" >/dev/null ||
+        { echo "exit code $status"; tail -n 5 "$tmp/long"; return 1; }
 }
-run "a signal" killed
+killed() { # at any time: what was committed before is there, and the run goes on from it as if nothing had happened
+    local last
+    start dead --lr-schedule constant --save "$tmp/ckpt4" --save-every 2
+    until_true compgen -G "$tmp/ckpt4/*/COMMITTED" || return 1
+    sleep "0.0$((RANDOM % 10))"
+    kill -KILL "$(pgrep -P $pid | tail -n 1)"
+    wait $pid && { echo "the launcher takes it for a success"; return 1; }
+    last=$(for c in "$tmp"/ckpt4/*/COMMITTED; do c=${c%/COMMITTED}; echo "${c##*step-}"; done | sort -n | tail -n 1)
+    train whole 1 --zero 0 --lr-schedule constant --steps $((last + 4)) &&
+        train rest 2 --zero 2 --lr-schedule constant --steps $((last + 4)) --resume "$tmp/ckpt4" && same whole rest 1e-3 &&
+        [ "$(numbers rest | wc -l)" -eq 5 ]
+}
+run "killed" killed
+run "a signal" signalled
 
 # What cannot be: one sentence, once, and an exit code on every rank.
 : >"$tmp/empty"
