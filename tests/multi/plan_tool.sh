@@ -25,7 +25,7 @@ python() { # code file: what must hold for a file, as far as a tool is there tha
 
 expect 0 '^weir-plan [0-9]+\.[0-9]+\.[0-9]+$' "$plan" --version
 expect 0 '^usage: weir-plan COLL' "$plan" --help
-expect 0 '^allgather .*ring.* hier' "$plan" --list
+expect 0 '^allgather .*hier_put.* ring' "$plan" --list
 expect 0 '^latency +1500 ' "$plan" --cost list
 expect 0 '^latency +9 ' "$plan" --cost latency=9 --cost list
 
