@@ -44,6 +44,7 @@ struct wr_comms {
     struct wr_list alive; /* all communicators, in the order of their making */
     struct wr_list stale; /* freed ones, the latest: late use is an error and not a crash */
     int nstale;
+    struct wr_list strays; /* of exchange.h */
     struct weir_comm *world;
     uint32_t next_id; /* that this rank would give a communicator */
 };

@@ -119,6 +119,7 @@ static weir_status open_comms(weir_ctx *ctx, struct wr_comms **out, weir_error *
         return wr_error_memory(err, sizeof *c, "communicators");
     wr_list_init(&c->alive);
     wr_list_init(&c->stale);
+    wr_list_init(&c->strays);
     weir_status status = wr_ctx_put_levels(ctx, err);
     if (!status)
         status = wr_engine_open(ctx, SIGNALS, &c->engine, err); /* with a fence */
@@ -236,6 +237,7 @@ static void close_comms(weir_ctx *ctx, bool abandon)
     wr_mem_state_destroy(c->mem); /* gives registrations back, so before the transports close */
     wr_engine_close(c->engine);
     wr_p2p_destroy(c->p2p);
+    wr_exchange_free_strays(c);
     wr_list_for_each_safe (comm, next, &c->alive, link)
         wr_comm_free(comm);
     wr_list_for_each_safe (comm, next, &c->stale, link)

@@ -44,13 +44,15 @@ weir_status wr_exchange_await(const weir_comm *comm, weir_request **request, boo
 
 /* ---- all-gather: Bruck's algorithm ---- */
 
-/* Ends it, whatever its state. What cannot be taken back is still to be written to, and stays. */
+/* Ends it, whatever its state. What cannot be taken back is still to be written to, and stays until the transports close. */
 static void drop(struct wr_exchange *x)
 {
     bool taken = !x->in || wr_p2p_cancel_recv(x->in);
     taken &= !x->out || wr_p2p_cancel_send(x->out);
     if (taken)
-        free(x->blocks);
+        free(x->buffer);
+    else
+        wr_list_push_back(&x->comm->ctx->comms->strays, &x->buffer->link);
     if (x->agreement)
         free(x->agreement->texts);
     free(x->agreement);
@@ -59,9 +61,10 @@ static void drop(struct wr_exchange *x)
 
 static weir_status begin(struct wr_exchange *x, weir_comm *comm, const void *send, void *recv, size_t bytes, weir_error *err)
 {
-    x->blocks = malloc((size_t)comm->size * bytes + 1);
-    if (!x->blocks)
+    x->buffer = malloc(sizeof *x->buffer + (size_t)comm->size * bytes);
+    if (!x->buffer)
         return wr_error_memory(err, (size_t)comm->size * bytes, "an exchange between ranks");
+    x->blocks = x->buffer->blocks;
     if (bytes)
         memcpy(x->blocks, send, bytes);
     x->comm = comm;
@@ -112,8 +115,8 @@ static weir_status gather(struct wr_exchange *x, weir_error *err)
         return status;
     for (int j = 0; j < n && x->bytes; j++)
         memcpy(x->to + (size_t)((x->comm->rank + j) % n) * x->bytes, x->blocks + (size_t)j * x->bytes, x->bytes);
-    free(x->blocks);
-    x->blocks = NULL;
+    free(x->buffer);
+    x->buffer = NULL;
     return WEIR_OK;
 }
 
@@ -186,6 +189,13 @@ weir_status wr_exchange_progress(struct wr_exchange *x, weir_error *err)
 void wr_exchange_cancel(struct wr_exchange *x)
 {
     drop(x);
+}
+
+void wr_exchange_free_strays(struct wr_comms *comms)
+{
+    struct wr_exchange_buffer *b, *next;
+    wr_list_for_each_safe(b, next, &comms->strays, link)
+        free(b);
 }
 
 /* ---- those that wait ---- */

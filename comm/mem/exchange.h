@@ -16,10 +16,16 @@
 
 struct wr_agreement;
 
+struct wr_exchange_buffer {
+    struct wr_list link;
+    char blocks[];
+};
+
 /* An exchange under way; all zeros: none is. */
 struct wr_exchange {
     weir_comm *comm; /* NULL: nothing is under way */
-    char *blocks;    /* `have` of them are known: block j is that of rank (rank + j) */
+    struct wr_exchange_buffer *buffer;
+    char *blocks;    /* in it; `have` of them are known: block j is that of rank (rank + j) */
     char *to;        /* where they go in the end */
     size_t bytes;    /* of a block */
     int have;
@@ -48,6 +54,9 @@ weir_status wr_exchange_progress(struct wr_exchange *x, weir_error *err);
 
 /* Gives it up. */
 void wr_exchange_cancel(struct wr_exchange *x);
+
+/* Frees what was kept of those that were given up while messages were on their way to it; after the transports have closed. */
+void wr_exchange_free_strays(struct wr_comms *comms);
 
 /*
  * Whether a message of a set-up has ended: WEIR_IN_PROGRESS, or its status; *request is NULL then, as it may be at once. When any
