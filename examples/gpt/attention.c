@@ -34,6 +34,10 @@ void gpt_attention(const struct gpt_pass *p, int layer, const struct gpt_block_a
     int c = p->config->width, n = p->length, size = c / p->config->heads;
     struct gpt_drop drop = gpt_pass_drop(p, layer, GPT_DROP_ATTENTION);
     real scale = 1 / (real)sqrt(size);
+    if (p->attend) {
+        p->attend->forward(p->attend, p, a);
+        return;
+    }
     for (int s = 0; s < p->sequences; s++)
         for (int i = 0; i < p->config->heads; i++) {
             struct head h = head_of(p, s, i);
@@ -54,6 +58,10 @@ void gpt_attention_back(const struct gpt_pass *p, int layer, const struct gpt_bl
     struct gpt_drop drop = gpt_pass_drop(p, layer, GPT_DROP_ATTENTION);
     real scale = 1 / (real)sqrt(size);
     real *dshares = p->scratch + 2 * gpt_pass_rows(p) * c, *scratch = dshares + square;
+    if (p->attend) {
+        p->attend->backward(p->attend, p, a, dheads, dqkv);
+        return;
+    }
     for (int s = 0; s < p->sequences; s++)
         for (int i = 0; i < p->config->heads; i++) {
             struct head h = head_of(p, s, i);

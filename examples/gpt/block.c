@@ -44,7 +44,7 @@ static int64_t acts(const struct gpt_pass *p, real *memory, struct gpt_block_act
     a->norm1 = part(&parts, rows * c);
     a->stats1 = part(&parts, rows * 2);
     a->qkv = part(&parts, rows * 3 * c);
-    a->shares = part(&parts, rows * p->config->heads * p->length);
+    a->shares = part(&parts, rows * p->config->heads * (p->attend ? 1 : p->length));
     a->heads = part(&parts, rows * c);
     a->mid = part(&parts, rows * c);
     a->norm2 = part(&parts, rows * c);

@@ -7,7 +7,7 @@ void gpt_embed(const struct gpt_pass *p, const real *wte, const real *wpe, const
     int c = p->config->width;
     int64_t rows = gpt_pass_rows(p);
     for (int64_t i = 0; i < rows; i++) {
-        const real *token = wte + (int64_t)tokens[i] * c, *position = wpe + i % p->length * c;
+        const real *token = wte + (int64_t)tokens[i] * c, *position = wpe + (p->position + i % p->length) * c;
         for (int j = 0; j < c; j++)
             y[i * c + j] = token[j] + position[j];
     }
@@ -22,7 +22,7 @@ void gpt_embed_back(const struct gpt_pass *p, const int32_t *tokens, const real 
     struct gpt_drop drop = gpt_pass_drop(p, p->config->layers, GPT_DROP_EMBEDDING);
     uint32_t element = (uint32_t)((uint64_t)p->first * (uint64_t)p->length * (uint64_t)c);
     for (int64_t i = 0; i < gpt_pass_rows(p); i++, dy += c, element += (uint32_t)c) {
-        real *token = dwte + (int64_t)tokens[i] * c, *position = dwpe + i % p->length * c;
+        real *token = dwte + (int64_t)tokens[i] * c, *position = dwpe + (p->position + i % p->length) * c;
         const real *d = dy;
         if (drop.threshold) {
             p->kernels->drop(c, dy, &drop, element, p->scratch);

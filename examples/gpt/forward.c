@@ -43,6 +43,16 @@ weir_status gpt_trainer_forward(struct gpt_trainer *t, int sequences, int length
     return status == WEIR_OK ? weir_zero_end(t->shards.zero) : status;
 }
 
+void gpt_trainer_slice(struct gpt_trainer *t, int64_t sequences)
+{
+    const struct gpt_pass *p = &t->micro.pass;
+    for (int64_t s = 0; s < sequences && p->length < t->config.context; s++) {
+        int64_t from = s * t->config.context + p->position, to = s * p->length;
+        memmove(t->tokens + to, t->tokens + from, (size_t)p->length * sizeof *t->tokens);
+        memmove(t->targets + to, t->targets + from, (size_t)p->length * sizeof *t->targets);
+    }
+}
+
 weir_status gpt_trainer_validate(struct gpt_trainer *t, double *loss)
 {
     const struct gpt_data *d = t->data;
@@ -55,7 +65,8 @@ weir_status gpt_trainer_validate(struct gpt_trainer *t, double *loss)
     for (int64_t i = t->job->replica * size; i < d->checks; i += stride) {
         int n = (int)(d->checks - i < size ? d->checks - i : size);
         gpt_data_check(d, i, n, t->tokens, t->targets);
-        weir_status status = gpt_trainer_forward(t, n, t->config.context, t->tokens, t->targets, &mine, &logits);
+        gpt_trainer_slice(t, n);
+        weir_status status = gpt_trainer_forward(t, n, t->micro.pass.length, t->tokens, t->targets, &mine, &logits);
         if (status != WEIR_OK)
             return status;
     }
@@ -81,6 +92,15 @@ static int32_t draw(const struct gpt_trainer *t, const real *logits, double *sha
     return v - 1;
 }
 
+/* Which rank along sp has a token. Where sequences are divided they are always whole; what follows the last token is not looked at. */
+static int slice_of(const struct gpt_trainer *t, int token)
+{
+    int slice = 0;
+    while (weir_share_first(t->config.context, t->job->slices, slice + 1) <= token)
+        slice++;
+    return slice;
+}
+
 weir_status gpt_trainer_sample(struct gpt_trainer *t, const int32_t *prompt, int length, int n, int32_t *tokens)
 {
     int context = t->config.context;
@@ -95,11 +115,12 @@ weir_status gpt_trainer_sample(struct gpt_trainer *t, const int32_t *prompt, int
     }
     for (int i = 0; i < n && status == WEIR_OK; i++) {
         const real *logits;
-        status = gpt_trainer_forward(t, 1, length, window, NULL, &none, &logits);
-        if (status == WEIR_OK && logits)
-            tokens[i] = draw(t, logits + (int64_t)(length - 1) * t->config.vocabulary, shares, i);
+        int slice = slice_of(t, length - 1), here = t->job->slices > 1 ? t->micro.pass.length : length;
+        status = gpt_trainer_forward(t, 1, here, window + t->micro.pass.position, NULL, &none, &logits);
+        if (status == WEIR_OK && logits && slice == t->job->slice)
+            tokens[i] = draw(t, logits + (int64_t)(length - 1 - t->micro.pass.position) * t->config.vocabulary, shares, i);
         if (status == WEIR_OK)
-            status = weir_bcast(t->job->pp, &tokens[i], 1, WEIR_INT32, (int)last);
+            status = weir_bcast(t->job->model, &tokens[i], 1, WEIR_INT32, (int)last * t->job->slices + slice);
         if (length == context)
             memmove(window, window + 1, (size_t)--length * sizeof *window);
         window[length++] = tokens[i];

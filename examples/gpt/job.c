@@ -14,7 +14,7 @@ bool gpt_job_join(struct gpt_job *job)
 {
     weir_error error;
     weir_init_options options = WEIR_INIT_OPTIONS_INIT;
-    *job = (struct gpt_job){.stages = 1, .replicas = 1};
+    *job = (struct gpt_job){.stages = 1, .replicas = 1, .slices = 1};
     options.error = &error;
     if (weir_init(&options, &job->ctx) != WEIR_OK) {
         fprintf(stderr, "weir-gpt: %s; %s\n", error.message, error.advice);
@@ -60,22 +60,26 @@ void gpt_job_die(struct gpt_job *job, weir_status status, const weir_error *erro
     exit(1);
 }
 
-weir_status gpt_job_arrange(struct gpt_job *job, int pp, int dp, weir_error *error)
+weir_status gpt_job_arrange(struct gpt_job *job, int pp, int dp, int sp, weir_error *error)
 {
-    weir_axis axes[] = {{"pp", pp}, {"dp", dp}};
-    weir_status status = weir_grid_create(job->world, 2, axes, 0, &job->grid);
-    if (status == WEIR_OK)
-        status = weir_grid_sub(job->grid, "pp", &job->pp);
-    if (status == WEIR_OK)
-        status = weir_grid_sub(job->grid, "dp", &job->dp);
+    weir_axis axes[] = {{"pp", pp}, {"dp", dp}, {"sp", sp}};
+    const struct {
+        const char *axes;
+        weir_comm **comm;
+    } subs[] = {{"pp", &job->pp}, {"sp", &job->sp}, {"dp,sp", &job->shard}, {"pp,sp", &job->model}};
+    weir_status status = weir_grid_create(job->world, 3, axes, 0, &job->grid);
+    for (size_t i = 0; i < sizeof subs / sizeof *subs && status == WEIR_OK; i++)
+        status = weir_grid_sub(job->grid, subs[i].axes, subs[i].comm);
     *error = *weir_last_error(job->ctx);
     if (status != WEIR_OK)
         return status;
     job->all = weir_grid_comm(job->grid);
     job->stage = weir_comm_rank(job->pp);
     job->stages = weir_comm_size(job->pp);
-    job->replica = weir_comm_rank(job->dp);
-    job->replicas = weir_comm_size(job->dp);
+    job->replica = weir_grid_coord(job->grid, weir_comm_rank(job->all), "dp");
+    job->replicas = weir_grid_axis_size(job->grid, "dp");
+    job->slice = weir_comm_rank(job->sp);
+    job->slices = weir_comm_size(job->sp);
     return WEIR_OK;
 }
 

@@ -10,15 +10,30 @@
 #ifndef GPT_LAYERS_H
 #define GPT_LAYERS_H
 
+#include <weir/status.h>
+
 #include "examples/gpt/kernels.h"
 #include "examples/gpt/model.h"
+
+struct gpt_pass;
+struct gpt_block_acts;
+
+/* Attention where the tokens of a sequence are on several ranks; its other layers look at one token at a time. */
+struct gpt_attend {
+    weir_status status; /* the first error; after one nothing is computed any more */
+    void (*forward)(struct gpt_attend *attend, const struct gpt_pass *pass, const struct gpt_block_acts *acts);
+    void (*backward)(struct gpt_attend *attend, const struct gpt_pass *pass, const struct gpt_block_acts *acts, const real *dheads,
+                     real *dqkv);
+};
 
 /* What all layers have to know of a pass. */
 struct gpt_pass {
     const struct gpt_config *config;
     const struct gpt_kernels *kernels;
     int sequences;
-    int length;            /* tokens in each, at most the context */
+    int length;            /* tokens of each on this rank, at most the context */
+    int position;          /* of the first of them in its sequence */
+    struct gpt_attend *attend; /* NULL: sequences are whole */
     uint64_t dropout_key;  /* of this training step; looked at where config->dropout is not 0 */
     bool training;         /* dropout takes place */
     int64_t first;         /* number of the first sequence among those of the step, over all ranks */
@@ -54,7 +69,7 @@ struct gpt_drop gpt_pass_drop(const struct gpt_pass *pass, int layer, enum gpt_d
 struct gpt_block_acts {
     real *norm1, *stats1; /* rows x width; rows x 2 */
     real *qkv;            /* rows x 3 width */
-    real *shares;         /* sequences x heads x length x length: the attention */
+    real *shares;         /* sequences x heads x length x length: the attention; or what a gpt_attend keeps, rows x heads */
     real *heads;          /* rows x width: what was attended to */
     real *mid, *norm2, *stats2;
     real *fc, *gelu;      /* rows x 4 width */

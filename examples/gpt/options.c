@@ -45,7 +45,9 @@ static const struct row {
     {"seed", "N", INTEGER, AT(seed), 0, 9e15, "of initial values, order of the data, dropout and samples (1)"},
     {"zero", "S", INTEGER, AT(zero), 0, 3, "ZeRO stage (3)"},
     {"pp", "N", INTEGER, AT(pp), 1, 1024, "pipeline stages (1)"},
-    {"dp", "N", INTEGER, AT(dp), 0, 1e6, "data-parallel ranks (0: what pp leaves)"},
+    {"dp", "N", INTEGER, AT(dp), 0, 1e6, "data-parallel ranks (0: what the others leave)"},
+    {"sp", "N", INTEGER, AT(sp), 1, 65536, "ranks that share the tokens of each sequence (1)"},
+    {"sp-method", "NAME", TEXT, AT(sp_method), 0, 0, "how these attend to each other: ulysses, ring (ulysses)"},
     {"schedule", "NAME", TEXT, AT(schedule), 0, 0, "of the pipeline: gpipe, 1f1b, interleaved, looped-bfs, zb-h1, zb-h2, zb-v (1f1b)"},
     {"chunks", "N", INTEGER, AT(chunks), 0, 64, "parts of the model on each stage (0: what the schedule is made for)"},
     {"cut", "HOW", TEXT, AT(cut), 0, 0, "layers on the stages: uniform, or by parameters (uniform)"},
@@ -145,7 +147,7 @@ bool gpt_options_parse(int argc, char **argv, struct gpt_options *o, char *why, 
         longs[i] = (struct option){rows[i].name, rows[i].value ? required_argument : no_argument, NULL, 'o'};
     *o = (struct gpt_options){.batch = 8, .accumulate = 1, .steps = 1000, .rule = "adamw", .lr = 3e-3, .final_lr = -1,
                               .lr_schedule = "cosine", .warmup = 20, .weight_decay = 0.1, .beta2 = 0.99, .clip = 1, .seed = 1,
-                              .zero = 3, .pp = 1, .schedule = "1f1b", .cut = "uniform", .validation = 0.1, .eval_every = 200,
+                              .zero = 3, .pp = 1, .sp = 1, .sp_method = "ulysses", .schedule = "1f1b", .cut = "uniform", .validation = 0.1, .eval_every = 200,
                               .prompt = "\n", .temperature = 0.8, .log_every = 20};
     set_preset(o, "tiny", why, size);
     opterr = 0;
@@ -174,6 +176,8 @@ bool gpt_options_parse(int argc, char **argv, struct gpt_options *o, char *why, 
         o->final_lr = o->lr / 10;
     if (!o->microbatches)
         o->microbatches = o->pp;
+    if (strcmp(o->sp_method, "ulysses") && strcmp(o->sp_method, "ring"))
+        return fail(why, size, "--sp-method is ulysses or ring, not '%s'", o->sp_method);
     if (strcmp(o->cut, "uniform") && strcmp(o->cut, "parameters"))
         return fail(why, size, "--cut is uniform or parameters, not '%s'", o->cut);
     return true;

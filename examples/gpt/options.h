@@ -19,8 +19,8 @@ struct gpt_options {
     const char *rule, *lr_schedule;
     int64_t seed;
     /* how it is divided */
-    int64_t zero, pp, dp, chunks, threads;
-    const char *schedule, *cut;
+    int64_t zero, pp, dp, sp, chunks, threads;
+    const char *schedule, *cut, *sp_method;
     /* data, and what is shown */
     double validation, temperature;
     int64_t eval_every, log_every, sample, measure;

@@ -159,6 +159,12 @@ static weir_status embed(const struct gpt_part *part, const struct gpt_micro *m,
     return status == WEIR_OK ? s->done(s->user, 0, false) : status;
 }
 
+/* Whether attention could be computed. */
+static weir_status attended(const struct gpt_micro *m)
+{
+    return m->pass.attend ? m->pass.attend->status : WEIR_OK;
+}
+
 static weir_status block(const struct gpt_part *part, const struct gpt_micro *m, int layer, const real *x,
                          const struct gpt_block_acts *acts, real *y)
 {
@@ -168,7 +174,8 @@ static weir_status block(const struct gpt_part *part, const struct gpt_micro *m,
     if (status != WEIR_OK)
         return status;
     gpt_block(&m->pass, layer, w, x, acts, y);
-    return s->done(s->user, 2 + layer, false);
+    status = s->done(s->user, 2 + layer, false);
+    return status == WEIR_OK ? attended(m) : status;
 }
 
 /* The last layers; the logits become their gradient where there are targets. */
@@ -294,6 +301,8 @@ weir_status gpt_part_back(struct gpt_part *part, const struct gpt_micro *m, enum
         if (what & GPT_BACK_WEIGHT)
             gpt_block_back_weight(&m->pass, &acts, dy, &grads, dw);
         status = s->done(s->user, 2 + b, true);
+        if (status == WEIR_OK)
+            status = attended(m);
         dy = grads.dx;
     }
     if (!(what & GPT_BACK_WEIGHT) || status != WEIR_OK)

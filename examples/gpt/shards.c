@@ -121,8 +121,8 @@ static weir_status make_engine(struct gpt_shards *s, const struct gpt_job *job, 
     if (units && tensors && names) {
         for (int u = 0; u < s->nunits; u++)
             units[u] = describe(s, u, s->unit[u] == 0 && apart && job->stage != 0, tensors + u * NAMES, names + u * NAMES);
-        status = weir_zero_create(job->dp, &options, units, n, &s->zero, error);
-        if (status == WEIR_OK && weir_zero_estimate(&options, units, n, job->replicas, &budget, NULL) == WEIR_OK)
+        status = weir_zero_create(job->shard, &options, units, n, &s->zero, error);
+        if (status == WEIR_OK && weir_zero_estimate(&options, units, n, weir_comm_size(job->shard), &budget, NULL) == WEIR_OK)
             s->formula = budget.total_bytes;
     }
     free(units);

@@ -10,9 +10,10 @@ static struct gpt_micro micro_of(const struct gpt_trainer *t, int64_t number)
     struct gpt_micro m = t->micro;
     int64_t first = number * m.pass.sequences;
     m.number = number;
-    m.tokens = t->tokens + first * t->config.context;
-    m.targets = t->targets + first * t->config.context;
-    m.scale = 1.0 / (double)(t->per_rank * t->config.context);
+    m.tokens = t->tokens + first * m.pass.length;
+    m.targets = t->targets + first * m.pass.length;
+    /* the engine takes the mean over all its ranks; those along sp are to be summed up */
+    m.scale = (double)t->job->slices / (double)(t->per_rank * t->config.context);
     m.pass.training = true;
     m.pass.first = t->job->replica * t->per_rank + first;
     m.pass.dropout_key = gpt_key((uint64_t)t->options->seed + 1, (uint64_t)t->step);
@@ -113,6 +114,7 @@ weir_status gpt_trainer_step(struct gpt_trainer *t, enum gpt_stop stop, double u
     weir_zero_report report = {.size = sizeof report};
     int64_t passes = t->options->accumulate * (t->pipe ? 1 : t->options->microbatches), waited = 0;
     gpt_data_train(t->data, t->position + t->job->replica * t->per_rank, (int)t->per_rank, t->tokens, t->targets);
+    gpt_trainer_slice(t, t->per_rank);
     t->loss = 0;
     for (int64_t p = 0; p < passes; p++) {
         weir_status status = one_pass(t, p, &waited);
@@ -139,5 +141,7 @@ const weir_error *gpt_trainer_error(const struct gpt_trainer *t, weir_status sta
     const weir_error *error = weir_zero_error(t->shards.zero);
     if (t->error.status == status && status != WEIR_OK)
         return &t->error;
+    if (t->sequence.sp && t->sequence.attend.status == status)
+        return weir_sp_error(t->sequence.sp);
     return error->status == status ? error : weir_last_error(t->job->ctx);
 }

@@ -134,6 +134,10 @@ static weir_status check(const struct gpt_trainer *t, weir_error *error)
     int64_t ways = t->job->replicas * o->microbatches * o->accumulate;
     if (why)
         return refuse(error, "%s", why);
+    if (o->context < t->job->slices)
+        return refuse(error, "a context of %lld tokens cannot be divided among %d ranks", (long long)o->context, t->job->slices);
+    if (o->dropout > 0 && t->job->slices > 1)
+        return refuse(error, "--dropout cannot be had with --sp: attention over divided sequences drops nothing");
     if (o->batch % ways)
         return refuse(error, "a step of %lld sequences cannot be divided by %d data-parallel ranks x %lld micro-batches x %lld runs; "
                       "--batch must be a multiple of %lld", (long long)o->batch, t->job->replicas, (long long)o->microbatches,
@@ -164,7 +168,10 @@ static weir_status prepare(struct gpt_trainer *t, bool *marks, bool *apart, weir
         return status;
     t->total_parts = (int64_t)t->job->stages * t->nparts;
     t->per_rank = o->batch / t->job->replicas;
-    t->micro.pass = (struct gpt_pass){.config = &t->config, .kernels = gpt_kernels_find(NULL), .length = (int)o->context,
+    int position = (int)weir_share_first(o->context, t->job->slices, t->job->slice);
+    t->micro.pass = (struct gpt_pass){.config = &t->config, .kernels = gpt_kernels_find(NULL), .position = position,
+                                      .length = (int)weir_share(o->context, t->job->slices, t->job->slice),
+                                      .attend = t->job->slices > 1 ? &t->sequence.attend : NULL,
                                       .sequences = (int)(t->per_rank / (o->microbatches * o->accumulate))};
     status = make_memory(t);
     return status == WEIR_OK ? make_parts(t, marks, apart, error) : status;
@@ -177,6 +184,7 @@ bool gpt_trainer_create(struct gpt_trainer *t, struct gpt_job *job, const struct
     t->config = (struct gpt_config){(int)o->vocabulary, (int)o->context, (int)o->width, (int)o->heads, (int)o->layers, o->dropout};
     bool *marks = calloc((size_t)o->layers + 3, sizeof *marks), apart = false;
     bool good = gpt_job_check(job, marks ? prepare(t, marks, &apart, &error) : WEIR_ERR_NO_MEMORY, &error);
+    good = good && gpt_job_check(job, gpt_sequence_create(&t->sequence, job, &t->config, o, t->micro.pass.sequences, &error), &error);
     int64_t passes = t->pipe ? o->accumulate : o->accumulate * o->microbatches;
     good = good && gpt_shards_create(&t->shards, job, &t->config, o, marks, passes, apart);
     free(marks);
@@ -186,6 +194,7 @@ bool gpt_trainer_create(struct gpt_trainer *t, struct gpt_job *job, const struct
 void gpt_trainer_free(struct gpt_trainer *t)
 {
     weir_pipe_engine_destroy(t->engine);
+    gpt_sequence_free(&t->sequence);
     gpt_shards_free(&t->shards);
     weir_pipe_destroy(t->pipe);
     for (int i = 0; t->parts && i < t->nparts; i++)

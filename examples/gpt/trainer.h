@@ -4,6 +4,7 @@
 #define GPT_TRAINER_H
 
 #include "examples/gpt/data.h"
+#include "examples/gpt/sequence.h"
 #include "examples/gpt/shards.h"
 
 /* Why training is to end. */
@@ -25,6 +26,7 @@ struct gpt_trainer {
     const struct gpt_data *data;
     struct gpt_config config;
     struct gpt_shards shards;
+    struct gpt_sequence sequence;
     struct gpt_part *parts; /* one for each chunk of this stage */
     int nparts;
     int64_t total_parts;    /* over all stages */
@@ -56,11 +58,15 @@ void gpt_trainer_free(struct gpt_trainer *trainer);
 weir_status gpt_trainer_step(struct gpt_trainer *trainer, enum gpt_stop stop, double used, struct gpt_step *step);
 
 /*
- * The model forward, through all stages, on `sequences` sequences of `length` tokens, which each rank of a pipeline gives alike. With
+ * The model forward, through all stages, on `sequences` sequences of `length` tokens (where sequences are divided, this rank's tokens of
+ * whole ones), which each rank of a pipeline gives alike. With
  * targets the sum of the losses comes out on the last stage, else logits are left there (elsewhere NULL).
  */
 weir_status gpt_trainer_forward(struct gpt_trainer *trainer, int sequences, int length, const int32_t *tokens, const int32_t *targets,
                                 double *loss, const real **logits);
+
+/* Of so many whole sequences in trainer->tokens and targets, keeps this rank's tokens. */
+void gpt_trainer_slice(struct gpt_trainer *trainer, int64_t sequences);
 
 /* The loss on the validation data, as a mean over its tokens. Collective. NAN when there are none. */
 weir_status gpt_trainer_validate(struct gpt_trainer *trainer, double *loss);

@@ -59,6 +59,12 @@ for schedule in gpipe interleaved looped-bfs zb-h1 zb-h2 zb-v; do
 done
 run "recomputing" grid "recompute" 2 --pp 2 --microbatches 4 --recompute 1
 run "recomputing half" grid "recompute" 1 --microbatches 2 --recompute 2
+for method in ulysses ring; do
+    run "sp 2, $method" grid "sp 2 $method" 2 --sp 2 --sp-method $method
+done
+run "sp 3, uneven" grid "sp 3 ring" 3 --sp 3 --sp-method ring --zero 1
+run "pipeline and sp" grid "pp 2 x sp 2" 4 --pp 2 --sp 2 --microbatches 4 --zero 2
+run "dp and sp" grid "dp 2 x sp 2" 4 --sp 2 --sp-method ring --zero 3 --microbatches 2
 run "one process with dropout" train dropped 1 --dropout 0.2
 run "dropout is seen" bash -c "! cmp -s $tmp/alone $tmp/dropped"
 reference=dropped run "dropout" grid "dropout" 4 --pp 2 --microbatches 4 --dropout 0.2 --schedule zb-h1
@@ -162,6 +168,10 @@ run "empty file" refused "is empty" 1 "$tmp/text" "$tmp/empty"
 run "short file" refused "too few" 1 "$tmp/short"
 run "folder without files" refused "has no file" 1 "$tmp/folder"
 run "grid" refused "" 1 --pp 3 "$tmp/text"
+run "sequences too short" refused "cannot be divided" 1 --context 1 --sp 2 "$tmp/text"
+run "too few heads" refused "heads cannot be divided" 1 --heads 1 --sp 2 "$tmp/text"
+run "dropout in divided sequences" refused "dropout" 1 --dropout 0.1 --sp 2 "$tmp/text"
+run "method" refused "ulysses or ring" 2 --sp-method tree "$tmp/text"
 run "batch" refused "must be a multiple" 1 --batch 9 "$tmp/text"
 run "schedule" refused "" 1 --pp 2 --schedule none "$tmp/text"
 run "no checkpoint" refused "" 1 --resume "$tmp/nothing" "$tmp/text"
