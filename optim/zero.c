@@ -69,16 +69,41 @@ static weir_status prepare(weir_zero *zero, const weir_zero_options *options, co
 
 /* ---- what all do together ---- */
 
+static uint64_t mix(uint64_t h, uint64_t number)
+{
+    return (h ^ number) * 0x9e3779b97f4a7c15u;
+}
+
+static uint64_t mix_real(uint64_t h, double number)
+{
+    uint64_t bits;
+    memcpy(&bits, &number, sizeof bits);
+    return mix(h, bits);
+}
+
+static uint64_t hash_group(uint64_t h, const weir_group *g)
+{
+    weir_rule_options o = {.size = sizeof o};
+    h = mix_real(mix_real(mix(h, g->flags), g->lr_scale), g->weight_decay);
+    if (!g->rule || weir_rule_get_options(g->rule, &o) != WEIR_OK)
+        return h;
+    const double reals[] = {o.beta1, o.beta2, o.eps, o.momentum, o.dampening, o.trust, o.clip};
+    h = mix(mix(h, o.kind), o.flags);
+    for (size_t i = 0; i < WR_ARRAY_SIZE(reals); i++)
+        h = mix_real(h, reals[i]);
+    return h;
+}
+
 static uint64_t hash_options(const weir_zero *zero)
 {
     const weir_zero_options *o = &zero->o;
-    uint64_t h = wr_zero_layout_hash(&zero->l), scale, clip;
-    memcpy(&scale, &o->loss_scale, sizeof scale);
-    memcpy(&clip, &o->clip_norm, sizeof clip);
+    uint64_t h = mix_real(mix_real(wr_zero_layout_hash(&zero->l), o->loss_scale), o->clip_norm);
     const uint64_t numbers[] = {o->stage, o->flags, o->param_type, o->grad_type, o->reduce_type, o->partition, o->reduce, o->accumulate,
-                                o->bucket_bytes, o->prefetch_bytes, o->shard_group, scale, clip, o->scale_window, o->nonfinite, o->seed};
+                                o->bucket_bytes, o->prefetch_bytes, o->shard_group, o->scale_window, o->nonfinite, o->seed, o->norm_comm != NULL};
     for (size_t i = 0; i < WR_ARRAY_SIZE(numbers); i++)
-        h = (h ^ numbers[i]) * 0x9e3779b97f4a7c15u;
+        h = mix(h, numbers[i]);
+    for (uint64_t g = 0; g < o->ngroups; g++)
+        h = hash_group(h, &o->groups[g]);
     return h;
 }
 

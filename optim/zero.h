@@ -267,6 +267,9 @@ void wr_zero_grads_reset(weir_zero *zero);
 uint64_t wr_zero_grads_seen(const weir_zero *zero);
 void wr_zero_grads_adopt(weir_zero *zero);
 
+/* The first unit of this rank that was ready at another time than all ranks have agreed on; -1: none. */
+int64_t wr_zero_grads_differ(const weir_zero *zero);
+
 /* ---- zero_reduce.c ---- */
 
 /* Begins to reduce a section of a slot, which then belongs to the reduction, too. */

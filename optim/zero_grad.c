@@ -365,3 +365,11 @@ void wr_zero_grads_adopt(weir_zero *zero)
 {
     memcpy(zero->g.order, zero->g.seen, zero->l.nblocks * sizeof *zero->g.order);
 }
+
+int64_t wr_zero_grads_differ(const weir_zero *zero)
+{
+    for (uint64_t i = 0; i < zero->l.nblocks; i++)
+        if (zero->g.seen[i] != zero->g.order[i])
+            return (int64_t)zero->l.blocks[zero->g.seen[i]].unit;
+    return -1;
+}

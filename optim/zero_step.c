@@ -127,6 +127,8 @@ static weir_status decide(weir_zero *zero, const weir_zero_step_options *options
     bool good = numbers[BAD] == 0;
     if (same_everywhere(zero, numbers))
         wr_zero_grads_adopt(zero);
+    else if (r->differs_unit < 0)
+        r->differs_unit = wr_zero_grads_differ(zero);
     r->loss_scale = zero->loss_scale;
     zero->grad_scale = 1 / (zero->loss_scale * total);
     r->norm = good ? sqrt(numbers[NORM]) * zero->grad_scale : (double)NAN;
@@ -193,7 +195,7 @@ weir_status weir_zero_step(weir_zero *zero, const weir_zero_step_options *option
     if ((status = complete(zero)) == WEIR_OK && (status = agree(zero, &o, numbers)) == WEIR_OK)
         status = decide(zero, &o, numbers);
     new_step(zero);
-    if (status == WEIR_OK)
+    if (status == WEIR_OK || status == WEIR_ERR_NOT_FINITE)
         report(zero, &o, to);
     return status;
 }

@@ -100,12 +100,12 @@ weir_status wr_zero_window_create(weir_zero *zero, uint64_t room)
 {
     struct wr_zero_window *w = &zero->live.window;
     w->nlocal = count_local(zero, &w->local);
-    /* what is decided is the same on the ranks of a node, but the call is one of all ranks */
-    uint64_t shared[2] = {w->nlocal > 1, w->slots == NULL || w->slot_of == NULL};
-    weir_status status = weir_allreduce(zero->shard, WEIR_IN_PLACE, shared, 2, WEIR_UINT64, WEIR_MAX);
+    /* the ranks of a node decide alike, but allocating takes the ranks of all nodes */
+    uint64_t shared = w->nlocal > 1;
+    weir_status status = weir_allreduce(zero->shard, WEIR_IN_PLACE, &shared, 1, WEIR_UINT64, WEIR_MAX);
     if (status != WEIR_OK)
         return wr_zero_comm_failed(zero, status);
-    if (!shared[0] || shared[1])
+    if (!shared)
         return WEIR_OK;
     uint64_t bytes = w->nlocal > 1 ? place(w, zero, room) : 0;
     status = weir_mem_alloc(zero->shard, bytes, WEIR_MEM_NODE_SHARED, &w->memory);
