@@ -40,9 +40,9 @@ static bool divide(struct gpt_data *d, struct gpt_file *f)
     if (f->train < sequence)
         return false;
     f->first = d->sequences;
-    f->check = d->checks;
+    f->check = d->all_checks;
     d->sequences += (f->train - 1) / d->options.context;
-    d->checks += check > 0 ? (check - 1) / d->options.context : 0;
+    d->all_checks += check > 0 ? (check - 1) / d->options.context : 0;
     d->tokens += f->tokens;
     d->train += f->train;
     return true;
@@ -135,6 +135,7 @@ bool gpt_data_open(struct gpt_data *data, const struct gpt_data_options *options
     for (int i = 0; i < n; i++)
         if (!open_path(&o, paths[i], true))
             return false;
+    data->checks = options->checks && options->checks < data->all_checks ? options->checks : data->all_checks;
     return true;
 }
 
@@ -207,6 +208,7 @@ void gpt_data_train(const struct gpt_data *d, int64_t number, int n, int32_t *to
 
 const struct gpt_file *gpt_data_check_at(const struct gpt_data *d, int64_t number, int64_t *first)
 {
+    number = number * d->all_checks / d->checks;
     const struct gpt_file *f = file_of(d, number, true);
     *first = f->train + (number - f->check) * d->options.context;
     return f;

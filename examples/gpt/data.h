@@ -18,6 +18,7 @@ struct gpt_data_options {
     int context;       /* tokens of a sequence */
     int vocabulary;    /* above 256: files of two bytes a token */
     double validation; /* share of each file that is not trained on; 0: none */
+    int64_t checks;    /* sequences to validate with at most, spread over all of that; 0: all */
     uint64_t seed;
 };
 
@@ -35,7 +36,8 @@ struct gpt_data {
     int nfiles;
     int skipped;       /* files in folders that are shorter than a sequence */
     int64_t sequences; /* in an epoch */
-    int64_t checks;    /* for validation */
+    int64_t checks;    /* to validate with */
+    int64_t all_checks; /* of which these are taken */
     int64_t tokens, train;
 };
 

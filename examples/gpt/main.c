@@ -122,7 +122,7 @@ static bool prepare(struct run *r)
 {
     char why[1024] = "";
     const struct gpt_options *o = &r->options;
-    struct gpt_data_options data = {(int)o->context, (int)o->vocabulary, o->validation, (uint64_t)o->seed};
+    struct gpt_data_options data = {(int)o->context, (int)o->vocabulary, o->validation, o->eval_sequences, (uint64_t)o->seed};
     weir_error error;
     if (!gpt_job_agree(&r->job, gpt_data_open(&r->data, &data, o->npaths, o->paths, why, sizeof why), why))
         return false;

@@ -54,6 +54,7 @@ static const struct row {
     {"threads", "N", INTEGER, AT(threads), 0, 1024, "threads of OpenBLAS on each rank (0: its processors)"},
     {"validation", "SHARE", NUMBER, AT(validation), 0, 0.9, "end of each file that is kept for validation (0.1)"},
     {"eval-every", "N", INTEGER, AT(eval_every), 0, 1e12, "steps between validations (200; 0: at the end only)"},
+    {"eval-sequences", "N", INTEGER, AT(eval_sequences), 0, 1e12, "sequences to validate with, spread over what is kept (1000; 0: all)"},
     {"baseline", NULL, FLAG, AT(baseline), 0, 0, "compare with a bigram and a trigram model"},
     {"sample", "N", INTEGER, AT(sample), 0, 1e6, "tokens to write in the end (0)"},
     {"prompt", "TEXT", TEXT, AT(prompt), 0, 0, "how that begins (a new line)"},
@@ -147,7 +148,8 @@ bool gpt_options_parse(int argc, char **argv, struct gpt_options *o, char *why, 
         longs[i] = (struct option){rows[i].name, rows[i].value ? required_argument : no_argument, NULL, 'o'};
     *o = (struct gpt_options){.batch = 8, .accumulate = 1, .steps = 1000, .rule = "adamw", .lr = 3e-3, .final_lr = -1,
                               .lr_schedule = "cosine", .warmup = 20, .weight_decay = 0.1, .beta2 = 0.99, .clip = 1, .seed = 1,
-                              .zero = 3, .pp = 1, .sp = 1, .sp_method = "ulysses", .schedule = "1f1b", .cut = "uniform", .validation = 0.1, .eval_every = 200,
+                              .zero = 3, .pp = 1, .sp = 1, .sp_method = "ulysses", .schedule = "1f1b", .cut = "uniform",
+                              .validation = 0.1, .eval_every = 200, .eval_sequences = 1000,
                               .prompt = "\n", .temperature = 0.8, .log_every = 20};
     set_preset(o, "tiny", why, size);
     opterr = 0;

@@ -23,7 +23,7 @@ struct gpt_options {
     const char *schedule, *cut, *sp_method;
     /* data, and what is shown */
     double validation, temperature;
-    int64_t eval_every, log_every, sample, measure;
+    int64_t eval_every, eval_sequences, log_every, sample, measure;
     const char *prompt, *log, *plot;
     /* checkpoints */
     const char *save, *resume, *import, *export;

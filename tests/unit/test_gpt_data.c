@@ -50,7 +50,7 @@ static bool open_data(struct gpt_data *d, const char *path, struct gpt_data_opti
     return gpt_data_open(d, &o, 1, paths, why, 512);
 }
 
-static const struct gpt_data_options usual = {CONTEXT, 256, 0.1, 3};
+static const struct gpt_data_options usual = {CONTEXT, 256, 0.1, 0, 3};
 
 static void permutation(void **state)
 {
@@ -101,6 +101,15 @@ static void epoch(void **state)
     /* Validation begins where training ends. */
     gpt_data_check(&d, 4, 1, tokens, targets);
     assert_int_equal(tokens[0], place(450));
+    gpt_data_close(&d);
+    /* Five of all ten, from both files. */
+    struct gpt_data_options few = usual;
+    few.checks = 5;
+    assert_true(open_data(&d, folder, few, why));
+    assert_true(d.checks == 5 && d.all_checks == 10);
+    gpt_data_check(&d, 1, 2, tokens, targets);
+    assert_int_equal(tokens[0], place(297 + 2 * CONTEXT));
+    assert_int_equal(tokens[CONTEXT], place(450));
     gpt_data_close(&d);
 }
 
