@@ -15,8 +15,9 @@ static struct head head_of(const struct gpt_pass *p, int sequence, int h)
 {
     const struct gpt_config *c = p->config;
     int64_t square = (int64_t)p->length * p->length, row = (int64_t)sequence * p->length, first = h * (c->width / c->heads);
-    return (struct head){row * 3 * c->width + first, row * c->width + first, ((int64_t)sequence * c->heads + h) * square,
-                         (uint32_t)(((uint64_t)(p->first + sequence) * (uint64_t)c->heads + (uint64_t)h) * (uint64_t)square)};
+    int before, heads = gpt_own(c, c->heads, &before), width = gpt_pass_attended(p);
+    return (struct head){row * 3 * width + first, row * width + first, ((int64_t)sequence * heads + h) * square,
+                         (uint32_t)(((uint64_t)(p->first + sequence) * (uint64_t)c->heads + (uint64_t)(before + h)) * (uint64_t)square)};
 }
 
 /* The shares as values are added up with them: after dropout. */
@@ -31,7 +32,7 @@ static const real *dropped_shares(const struct gpt_pass *p, const struct gpt_dro
 
 void gpt_attention(const struct gpt_pass *p, int layer, const struct gpt_block_acts *a)
 {
-    int c = p->config->width, n = p->length, size = c / p->config->heads;
+    int c = gpt_pass_attended(p), n = p->length, heads = gpt_own_heads(p->config), size = p->config->width / p->config->heads;
     struct gpt_drop drop = gpt_pass_drop(p, layer, GPT_DROP_ATTENTION);
     real scale = 1 / (real)sqrt(size);
     if (p->attend) {
@@ -39,7 +40,7 @@ void gpt_attention(const struct gpt_pass *p, int layer, const struct gpt_block_a
         return;
     }
     for (int s = 0; s < p->sequences; s++)
-        for (int i = 0; i < p->config->heads; i++) {
+        for (int i = 0; i < heads; i++) {
             struct head h = head_of(p, s, i);
             const real *q = a->qkv + h.qkv, *k = q + c, *v = k + c;
             real *shares = a->shares + h.shares;
@@ -53,17 +54,17 @@ void gpt_attention(const struct gpt_pass *p, int layer, const struct gpt_block_a
 
 void gpt_attention_back(const struct gpt_pass *p, int layer, const struct gpt_block_acts *a, const real *dheads, real *dqkv)
 {
-    int c = p->config->width, n = p->length, size = c / p->config->heads;
+    int c = gpt_pass_attended(p), n = p->length, heads = gpt_own_heads(p->config), size = p->config->width / p->config->heads;
     int64_t square = (int64_t)n * n;
     struct gpt_drop drop = gpt_pass_drop(p, layer, GPT_DROP_ATTENTION);
     real scale = 1 / (real)sqrt(size);
-    real *dshares = p->scratch + 2 * gpt_pass_rows(p) * c, *scratch = dshares + square;
+    real *dshares = p->scratch + 2 * gpt_pass_rows(p) * p->config->width, *scratch = dshares + square;
     if (p->attend) {
         p->attend->backward(p->attend, p, a, dheads, dqkv);
         return;
     }
     for (int s = 0; s < p->sequences; s++)
-        for (int i = 0; i < p->config->heads; i++) {
+        for (int i = 0; i < heads; i++) {
             struct head h = head_of(p, s, i);
             const real *q = a->qkv + h.qkv, *k = q + c, *v = k + c, *shares = a->shares + h.shares, *dy = dheads + h.out;
             real *dq = dqkv + h.qkv, *dk = dq + c, *dv = dk + c;

@@ -31,34 +31,89 @@ static bool second_copy(const struct gpt_trainer *t, const weir_zero_part *part)
 
 enum purpose { SAVE, RESUME, IMPORT };
 
+/* The tensor that a part is of. */
+static void tensor_of(const struct gpt_trainer *t, const weir_zero_part *part, struct gpt_tensor *tensor)
+{
+    gpt_unit_tensor(&t->config, t->shards.unit[part->unit], (int)part->tensor, tensor);
+}
+
+/* Whether a rank is to give a part, or to get it. */
+static bool wanted(const struct gpt_trainer *t, enum purpose purpose, const weir_zero_part *part)
+{
+    struct gpt_tensor tensor;
+    tensor_of(t, part, &tensor);
+    if (purpose == SAVE) /* of what all ranks along tp have, the first one's */
+        return !part->replica && !second_copy(t, part) && (t->job->way == 0 || gpt_tensor_divided(&tensor));
+    return purpose == RESUME || !strcmp(part->kind, "param");
+}
+
+/* Pieces of a part that lie one after the other in the whole array. */
+static size_t pieces(const struct gpt_trainer *t, const weir_zero_part *part)
+{
+    struct gpt_tensor tensor;
+    size_t n = 0;
+    int64_t run, place;
+    tensor_of(t, part, &tensor);
+    for (uint64_t at = 0; at < part->count; at += (uint64_t)run, n++)
+        gpt_tensor_place(&tensor, (int64_t)(part->first + at), &place, &run);
+    return gpt_tensor_divided(&tensor) ? n : 1;
+}
+
+/* Adds the pieces of a part. */
+static weir_status add_part(const struct gpt_trainer *t, enum purpose purpose, const weir_zero_part *part, struct list *l)
+{
+    struct gpt_tensor tensor;
+    tensor_of(t, part, &tensor);
+    bool divided = gpt_tensor_divided(&tensor);
+    if (divided && part->total != (uint64_t)(tensor.rows * tensor.cols))
+        return WEIR_ERR_UNSUPPORTED; /* a state that is no number for each element cannot be put together */
+    for (uint64_t at = 0; at < part->count;) {
+        int64_t place = (int64_t)(part->first + at), run = (int64_t)part->count;
+        size_t k = l->n++;
+        if (divided)
+            gpt_tensor_place(&tensor, place, &place, &run);
+        uint64_t n = (uint64_t)run < part->count - at ? (uint64_t)run : part->count - at;
+        snprintf(l->names[k], sizeof l->names[k], "%s%s%s", purpose == IMPORT ? "" : part->kind, purpose == IMPORT ? "" : "/", part->name);
+        memcpy(l->shapes[k], part->shape, sizeof l->shapes[k]);
+        if (divided) {
+            l->shapes[k][0] = (uint64_t)(part->ndim > 1 ? tensor.whole_rows : tensor.whole_cols);
+            l->shapes[k][1] = (uint64_t)(part->ndim > 1 ? tensor.whole_cols : 0);
+        }
+        l->tensors[k] = (weir_ckpt_tensor)WEIR_CKPT_TENSOR_INIT;
+        l->tensors[k].name = l->names[k];
+        l->tensors[k].type = part->type;
+        l->tensors[k].ndims = part->ndim;
+        l->tensors[k].shape = l->shapes[k];
+        l->tensors[k].first = (uint64_t)place;
+        l->tensors[k].count = n;
+        l->tensors[k].data = (char *)part->data + at * weir_type_size((weir_type)part->type);
+        at += n;
+    }
+    return WEIR_OK;
+}
+
 /* The parts of all arrays that are here: for saving those that no other rank saves, for importing those of parameters. */
 static weir_status list_parts(const struct gpt_trainer *t, enum purpose purpose, struct list *l)
 {
-    size_t most = weir_zero_state_count(t->shards.zero);
-    *l = (struct list){calloc(most + 1, sizeof *l->tensors), calloc(most + 1, sizeof *l->names), calloc(most + 1, sizeof *l->shapes), 0};
+    size_t parts = weir_zero_state_count(t->shards.zero), most = 1;
+    weir_status status = WEIR_OK;
+    weir_zero_part part = {.size = sizeof part};
+    *l = (struct list){NULL, NULL, NULL, 0};
+    for (size_t i = 0; i < parts && status == WEIR_OK; i++) {
+        status = weir_zero_state_get(t->shards.zero, i, &part);
+        most += status == WEIR_OK && wanted(t, purpose, &part) ? pieces(t, &part) : 0;
+    }
+    if (status != WEIR_OK)
+        return status;
+    *l = (struct list){calloc(most, sizeof *l->tensors), calloc(most, sizeof *l->names), calloc(most, sizeof *l->shapes), 0};
     if (!l->tensors || !l->names || !l->shapes)
         return WEIR_ERR_NO_MEMORY;
-    for (size_t i = 0; i < most; i++) {
-        weir_zero_part part = {.size = sizeof part};
-        weir_status status = weir_zero_state_get(t->shards.zero, i, &part);
-        if (status != WEIR_OK)
-            return status;
-        bool parameter = !strcmp(part.kind, "param");
-        if (purpose == SAVE ? part.replica || second_copy(t, &part) : purpose == IMPORT && !parameter)
-            continue;
-        size_t k = l->n++;
-        snprintf(l->names[k], sizeof l->names[k], "%s%s%s", purpose == IMPORT ? "" : part.kind, purpose == IMPORT ? "" : "/", part.name);
-        memcpy(l->shapes[k], part.shape, sizeof l->shapes[k]);
-        l->tensors[k] = (weir_ckpt_tensor)WEIR_CKPT_TENSOR_INIT;
-        l->tensors[k].name = l->names[k];
-        l->tensors[k].type = part.type;
-        l->tensors[k].ndims = part.ndim;
-        l->tensors[k].shape = l->shapes[k];
-        l->tensors[k].first = part.first;
-        l->tensors[k].count = part.count;
-        l->tensors[k].data = part.data;
+    for (size_t i = 0; i < parts && status == WEIR_OK; i++) {
+        status = weir_zero_state_get(t->shards.zero, i, &part);
+        if (status == WEIR_OK && wanted(t, purpose, &part))
+            status = add_part(t, purpose, &part, l);
     }
-    return WEIR_OK;
+    return status;
 }
 
 /* What is not in tensors, as text. */

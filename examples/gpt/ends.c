@@ -2,14 +2,30 @@
 /* What comes before the blocks and after them: embeddings, the last norm, the logits and the loss. */
 #include "examples/gpt/layers.h"
 
+#include <string.h>
+
+/* Words of this rank. */
+static int own_words(const struct gpt_pass *p)
+{
+    int first;
+    return gpt_own(p->config, p->config->vocabulary, &first);
+}
+
 void gpt_embed(const struct gpt_pass *p, const real *wte, const real *wpe, const int32_t *tokens, real *y)
 {
-    int c = p->config->width;
+    int c = p->config->width, word, words = gpt_own(p->config, p->config->vocabulary, &word);
     int64_t rows = gpt_pass_rows(p);
     for (int64_t i = 0; i < rows; i++) {
-        const real *token = wte + (int64_t)tokens[i] * c, *position = wpe + (p->position + i % p->length) * c;
+        if (tokens[i] >= word && tokens[i] < word + words)
+            memcpy(y + i * c, wte + (int64_t)(tokens[i] - word) * c, (size_t)c * sizeof *y);
+        else
+            memset(y + i * c, 0, (size_t)c * sizeof *y);
+    }
+    gpt_pass_sum(p, y);
+    for (int64_t i = 0; i < rows; i++) {
+        const real *position = wpe + (p->position + i % p->length) * c;
         for (int j = 0; j < c; j++)
-            y[i * c + j] = token[j] + position[j];
+            y[i * c + j] += position[j];
     }
     struct gpt_drop drop = gpt_pass_drop(p, p->config->layers, GPT_DROP_EMBEDDING);
     if (drop.threshold)
@@ -18,39 +34,40 @@ void gpt_embed(const struct gpt_pass *p, const real *wte, const real *wpe, const
 
 void gpt_embed_back(const struct gpt_pass *p, const int32_t *tokens, const real *dy, real *dwte, real *dwpe)
 {
-    int c = p->config->width;
+    int c = p->config->width, word, words = gpt_own(p->config, p->config->vocabulary, &word);
     struct gpt_drop drop = gpt_pass_drop(p, p->config->layers, GPT_DROP_EMBEDDING);
     uint32_t element = (uint32_t)((uint64_t)p->first * (uint64_t)p->length * (uint64_t)c);
     for (int64_t i = 0; i < gpt_pass_rows(p); i++, dy += c, element += (uint32_t)c) {
-        real *token = dwte + (int64_t)tokens[i] * c, *position = dwpe + (p->position + i % p->length) * c;
+        bool own = tokens[i] >= word && tokens[i] < word + words;
+        real *token = own ? dwte + (int64_t)(tokens[i] - word) * c : NULL, *position = dwpe + (p->position + i % p->length) * c;
         const real *d = dy;
         if (drop.threshold) {
             p->kernels->drop(c, dy, &drop, element, p->scratch);
             d = p->scratch;
         }
-        for (int j = 0; j < c; j++) {
+        for (int j = 0; j < c && own; j++)
             token[j] += d[j];
+        for (int j = 0; j < c; j++)
             position[j] += d[j];
-        }
     }
 }
 
 int64_t gpt_head_acts_size(const struct gpt_pass *p)
 {
-    return gpt_pass_rows(p) * (p->config->width + 2 + p->config->vocabulary);
+    return gpt_pass_rows(p) * (p->config->width + 2 + own_words(p));
 }
 
 struct gpt_head_acts gpt_head_acts_in(const struct gpt_pass *p, real *memory)
 {
     int64_t rows = gpt_pass_rows(p);
-    real *norm = memory, *logits = norm + rows * p->config->width, *stats = logits + rows * p->config->vocabulary;
+    real *norm = memory, *logits = norm + rows * p->config->width, *stats = logits + rows * own_words(p);
     return (struct gpt_head_acts){norm, stats, logits};
 }
 
 void gpt_head(const struct gpt_pass *p, const real *wte, const real *const *norm, const real *x,
               const struct gpt_head_acts *a)
 {
-    int c = p->config->width, v = p->config->vocabulary;
+    int c = p->config->width, v = own_words(p);
     int64_t rows = gpt_pass_rows(p);
     p->kernels->norm(rows, c, x, norm[0], norm[1], a->norm, a->stats);
     gpt_pass_multiply(p, (struct gpt_product){(int)rows, v, c, 1, gpt_plain(a->norm, c), gpt_transposed(wte, c), 0, a->logits, v});
@@ -58,6 +75,8 @@ void gpt_head(const struct gpt_pass *p, const real *wte, const real *const *norm
 
 double gpt_head_loss(const struct gpt_pass *p, const int32_t *targets, double scale, const struct gpt_head_acts *a)
 {
+    if (p->join)
+        return p->join->loss(p->join, p, targets, scale, a->logits);
     return p->kernels->cross_entropy(gpt_pass_rows(p), p->config->vocabulary, targets, (real)scale, a->logits);
 }
 
@@ -65,15 +84,16 @@ void gpt_head_back_input(const struct gpt_pass *p, const real *wte, const real *
               const struct gpt_head_acts *a,
                          real *dx, real *const *dnorm)
 {
-    int c = p->config->width, v = p->config->vocabulary;
+    int c = p->config->width, v = own_words(p);
     int64_t rows = gpt_pass_rows(p);
     gpt_pass_multiply(p, (struct gpt_product){(int)rows, c, v, 1, gpt_plain(a->logits, v), gpt_plain(wte, c), 0, p->scratch, c});
+    gpt_pass_sum(p, p->scratch);
     p->kernels->norm_back(rows, c, x, norm[0], a->stats, p->scratch, NULL, dx, dnorm[0], dnorm[1]);
 }
 
 void gpt_head_back_weight(const struct gpt_pass *p, const struct gpt_head_acts *a, real *dwte)
 {
-    int c = p->config->width, v = p->config->vocabulary;
+    int c = p->config->width, v = own_words(p);
     gpt_pass_multiply(p, (struct gpt_product){v, c, (int)gpt_pass_rows(p), 1, gpt_transposed(a->logits, v), gpt_plain(a->norm, c), 1,
                                               dwte, c});
 }

@@ -70,6 +70,7 @@ weir_status gpt_trainer_validate(struct gpt_trainer *t, double *loss)
         if (status != WEIR_OK)
             return status;
     }
+    mine = t->job->way ? 0 : mine; /* the same on all that divide a layer */
     weir_status status = weir_allreduce(t->job->all, &mine, &sum, 1, WEIR_FP64, WEIR_SUM);
     if (status == WEIR_OK)
         *loss = sum / (double)(d->checks * t->config.context);
@@ -118,9 +119,11 @@ weir_status gpt_trainer_sample(struct gpt_trainer *t, const int32_t *prompt, int
         int slice = slice_of(t, length - 1), here = t->job->slices > 1 ? t->micro.pass.length : length;
         status = gpt_trainer_forward(t, 1, here, window + t->micro.pass.position, NULL, &none, &logits);
         if (status == WEIR_OK && logits && slice == t->job->slice)
-            tokens[i] = draw(t, logits + (int64_t)(length - 1 - t->micro.pass.position) * t->config.vocabulary, shares, i);
+            status = gpt_divide_words(&t->divide, &t->config, logits, length - 1 - t->micro.pass.position, &logits);
+        if (status == WEIR_OK && logits && slice == t->job->slice)
+            tokens[i] = draw(t, logits, shares, i);
         if (status == WEIR_OK)
-            status = weir_bcast(t->job->model, &tokens[i], 1, WEIR_INT32, (int)last * t->job->slices + slice);
+            status = weir_bcast(t->job->model, &tokens[i], 1, WEIR_INT32, ((int)last * t->job->slices + slice) * t->job->ways);
         if (length == context)
             memmove(window, window + 1, (size_t)--length * sizeof *window);
         window[length++] = tokens[i];

@@ -14,7 +14,7 @@ bool gpt_job_join(struct gpt_job *job)
 {
     weir_error error;
     weir_init_options options = WEIR_INIT_OPTIONS_INIT;
-    *job = (struct gpt_job){.stages = 1, .replicas = 1, .slices = 1};
+    *job = (struct gpt_job){.stages = 1, .replicas = 1, .slices = 1, .ways = 1};
     options.error = &error;
     if (weir_init(&options, &job->ctx) != WEIR_OK) {
         fprintf(stderr, "weir-gpt: %s; %s\n", error.message, error.advice);
@@ -60,14 +60,14 @@ void gpt_job_die(struct gpt_job *job, weir_status status, const weir_error *erro
     exit(1);
 }
 
-weir_status gpt_job_arrange(struct gpt_job *job, int pp, int dp, int sp, weir_error *error)
+weir_status gpt_job_arrange(struct gpt_job *job, int pp, int dp, int sp, int tp, weir_error *error)
 {
-    weir_axis axes[] = {{"pp", pp}, {"dp", dp}, {"sp", sp}};
+    weir_axis axes[] = {{"pp", pp}, {"dp", dp}, {"sp", sp}, {"tp", tp}};
     const struct {
         const char *axes;
         weir_comm **comm;
-    } subs[] = {{"pp", &job->pp}, {"sp", &job->sp}, {"dp,sp", &job->shard}, {"pp,sp", &job->model}};
-    weir_status status = weir_grid_create(job->world, 3, axes, 0, &job->grid);
+    } subs[] = {{"pp", &job->pp}, {"sp", &job->sp}, {"tp", &job->tp}, {"dp,sp", &job->shard}, {"pp,sp,tp", &job->model}, {"pp,tp", &job->parts}};
+    weir_status status = weir_grid_create(job->world, 4, axes, 0, &job->grid);
     for (size_t i = 0; i < sizeof subs / sizeof *subs && status == WEIR_OK; i++)
         status = weir_grid_sub(job->grid, subs[i].axes, subs[i].comm);
     *error = *weir_last_error(job->ctx);
@@ -80,6 +80,8 @@ weir_status gpt_job_arrange(struct gpt_job *job, int pp, int dp, int sp, weir_er
     job->replicas = weir_grid_axis_size(job->grid, "dp");
     job->slice = weir_comm_rank(job->sp);
     job->slices = weir_comm_size(job->sp);
+    job->way = weir_comm_rank(job->tp);
+    job->ways = weir_comm_size(job->tp);
     return WEIR_OK;
 }
 

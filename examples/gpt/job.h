@@ -12,19 +12,21 @@ struct gpt_job {
     weir_comm *world;
     weir_grid *grid;
     weir_comm *all;     /* in the grid's order; rank 0 speaks */
-    weir_comm *pp, *sp; /* along each axis */
+    weir_comm *pp, *sp, *tp; /* along each axis */
     weir_comm *shard;   /* along dp and sp: ZeRO divides parameters and sums up gradients over it */
-    weir_comm *model;   /* along pp and sp: one copy of the model at work; stage by stage */
+    weir_comm *model;   /* along pp, sp and tp: one copy of the model at work; stage by stage */
+    weir_comm *parts;   /* along pp and tp: who have different parameters */
     int stage, stages;  /* of the pipeline: rank and size of pp */
     int replica, replicas; /* along dp: who have sequences of their own */
     int slice, slices;  /* along sp: who have tokens of the same sequences */
+    int way, ways;      /* along tp: who divide each layer */
 };
 
 /* Joins. NULL, and the reason on standard error, when that fails. */
 bool gpt_job_join(struct gpt_job *job);
 
-/* Arranges the ranks as pp x dp x sp; dp 0: what the others leave. Collective. */
-weir_status gpt_job_arrange(struct gpt_job *job, int pp, int dp, int sp, weir_error *error);
+/* Arranges the ranks as pp x dp x sp x tp; dp 0: what the others leave. Collective. */
+weir_status gpt_job_arrange(struct gpt_job *job, int pp, int dp, int sp, int tp, weir_error *error);
 
 /*
  * Whether all ranks are well. Collective; of those that are not, the first one says why on standard error: one sentence for the whole

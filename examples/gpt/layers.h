@@ -26,8 +26,18 @@ struct gpt_attend {
                      real *dqkv);
 };
 
+/* Layers whose matrices are divided among ranks; each then computes with the same rows. */
+struct gpt_join {
+    weir_status status; /* as above */
+    /* x, rows x width, becomes the sum over these ranks. */
+    void (*sum)(struct gpt_join *join, const struct gpt_pass *pass, real *x);
+    /* gpt_head_loss(); of the logits each rank has the columns of its words. */
+    double (*loss)(struct gpt_join *join, const struct gpt_pass *pass, const int32_t *targets, double scale, real *logits);
+};
+
 /* What all layers have to know of a pass. */
 struct gpt_pass {
+    struct gpt_join *join; /* NULL: this rank has the whole of every layer */
     const struct gpt_config *config;
     const struct gpt_kernels *kernels;
     int sequences;
@@ -53,6 +63,19 @@ static inline void gpt_pass_multiply(const struct gpt_pass *pass, struct gpt_pro
     if (pass->products && pass->products->n < pass->products->room)
         pass->products->list[pass->products->n++] = product;
     gpt_multiply(&product);
+}
+
+/* What every rank of a divided layer has computed a part of. */
+static inline void gpt_pass_sum(const struct gpt_pass *pass, real *x)
+{
+    if (pass->join)
+        pass->join->sum(pass->join, pass, x);
+}
+
+/* Numbers for a token in the heads of this rank. */
+static inline int gpt_pass_attended(const struct gpt_pass *pass)
+{
+    return gpt_own_heads(pass->config) * (pass->config->width / pass->config->heads);
 }
 
 static inline int64_t gpt_pass_rows(const struct gpt_pass *pass)

@@ -128,7 +128,7 @@ static bool prepare(struct run *r)
         return false;
     if (!gpt_job_agree(&r->job, !o->measure || weir_comm_size(r->job.world) == 1, "--measure is for one rank"))
         return false;
-    if (!gpt_job_check(&r->job, gpt_job_arrange(&r->job, (int)o->pp, (int)o->dp, (int)o->sp, &error), &error))
+    if (!gpt_job_check(&r->job, gpt_job_arrange(&r->job, (int)o->pp, (int)o->dp, (int)o->sp, (int)o->tp, &error), &error))
         return false;
     r->threads = o->threads ? (int)o->threads : gpt_job_processors(&r->job);
     openblas_set_num_threads(r->threads);

@@ -46,6 +46,8 @@ static const struct row {
     {"zero", "S", INTEGER, AT(zero), 0, 3, "ZeRO stage (3)"},
     {"pp", "N", INTEGER, AT(pp), 1, 1024, "pipeline stages (1)"},
     {"dp", "N", INTEGER, AT(dp), 0, 1e6, "data-parallel ranks (0: what the others leave)"},
+    {"tp", "N", INTEGER, AT(tp), 1, 65536, "ranks that divide each layer (1)"},
+    {"ep", "N", INTEGER, AT(ep), 1, 65536, "ranks that divide experts, of which this model has none (1)"},
     {"sp", "N", INTEGER, AT(sp), 1, 65536, "ranks that share the tokens of each sequence (1)"},
     {"sp-method", "NAME", TEXT, AT(sp_method), 0, 0, "how these attend to each other: ulysses, ring (ulysses)"},
     {"schedule", "NAME", TEXT, AT(schedule), 0, 0, "of the pipeline: gpipe, 1f1b, interleaved, looped-bfs, zb-h1, zb-h2, zb-v (1f1b)"},
@@ -148,8 +150,8 @@ bool gpt_options_parse(int argc, char **argv, struct gpt_options *o, char *why, 
         longs[i] = (struct option){rows[i].name, rows[i].value ? required_argument : no_argument, NULL, 'o'};
     *o = (struct gpt_options){.batch = 8, .accumulate = 1, .steps = 1000, .rule = "adamw", .lr = 3e-3, .final_lr = -1,
                               .lr_schedule = "cosine", .warmup = 20, .weight_decay = 0.1, .beta2 = 0.99, .clip = 1, .seed = 1,
-                              .zero = 3, .pp = 1, .sp = 1, .sp_method = "ulysses", .schedule = "1f1b", .cut = "uniform",
-                              .validation = 0.1, .eval_every = 200, .eval_sequences = 1000,
+                              .zero = 3, .pp = 1, .sp = 1, .tp = 1, .ep = 1, .sp_method = "ulysses", .schedule = "1f1b",
+                              .cut = "uniform", .validation = 0.1, .eval_every = 200, .eval_sequences = 1000,
                               .prompt = "\n", .temperature = 0.8, .log_every = 20};
     set_preset(o, "tiny", why, size);
     opterr = 0;
@@ -178,6 +180,8 @@ bool gpt_options_parse(int argc, char **argv, struct gpt_options *o, char *why, 
         o->final_lr = o->lr / 10;
     if (!o->microbatches)
         o->microbatches = o->pp;
+    if (o->ep != 1)
+        return fail(why, size, "expert parallelism is not supported: --ep must be 1");
     if (strcmp(o->sp_method, "ulysses") && strcmp(o->sp_method, "ring"))
         return fail(why, size, "--sp-method is ulysses or ring, not '%s'", o->sp_method);
     if (strcmp(o->cut, "uniform") && strcmp(o->cut, "parameters"))

@@ -19,7 +19,7 @@ struct gpt_options {
     const char *rule, *lr_schedule;
     int64_t seed;
     /* how it is divided */
-    int64_t zero, pp, dp, sp, chunks, threads;
+    int64_t zero, pp, dp, sp, tp, ep, chunks, threads;
     const char *schedule, *cut, *sp_method;
     /* data, and what is shown */
     double validation, temperature;

@@ -147,6 +147,13 @@ static struct gpt_slot *find(struct gpt_slot *slots, int n, int64_t micro)
     return NULL;
 }
 
+/* Whether what ranks do together in a layer went well. */
+static weir_status joined(const struct gpt_micro *m)
+{
+    weir_status status = m->pass.attend ? m->pass.attend->status : WEIR_OK;
+    return status == WEIR_OK && m->pass.join ? m->pass.join->status : status;
+}
+
 static weir_status embed(const struct gpt_part *part, const struct gpt_micro *m, real *y)
 {
     const struct gpt_store *s = part->store;
@@ -156,13 +163,9 @@ static weir_status embed(const struct gpt_part *part, const struct gpt_micro *m,
         gpt_embed(&m->pass, wte[0], wpe[0], m->tokens, y);
         status = s->done(s->user, 1, false);
     }
-    return status == WEIR_OK ? s->done(s->user, 0, false) : status;
-}
-
-/* Whether attention could be computed. */
-static weir_status attended(const struct gpt_micro *m)
-{
-    return m->pass.attend ? m->pass.attend->status : WEIR_OK;
+    if (status == WEIR_OK)
+        status = s->done(s->user, 0, false);
+    return status == WEIR_OK ? joined(m) : status;
 }
 
 static weir_status block(const struct gpt_part *part, const struct gpt_micro *m, int layer, const real *x,
@@ -175,7 +178,7 @@ static weir_status block(const struct gpt_part *part, const struct gpt_micro *m,
         return status;
     gpt_block(&m->pass, layer, w, x, acts, y);
     status = s->done(s->user, 2 + layer, false);
-    return status == WEIR_OK ? attended(m) : status;
+    return status == WEIR_OK ? joined(m) : status;
 }
 
 /* The last layers; the logits become their gradient where there are targets. */
@@ -192,7 +195,9 @@ static weir_status head(const struct gpt_part *part, const struct gpt_micro *m, 
             *loss += gpt_head_loss(&m->pass, m->targets, m->scale, acts);
         status = s->done(s->user, 0, false);
     }
-    return status == WEIR_OK ? s->done(s->user, last, false) : status;
+    if (status == WEIR_OK)
+        status = s->done(s->user, last, false);
+    return status == WEIR_OK ? joined(m) : status;
 }
 
 weir_status gpt_part_forward(struct gpt_part *part, const struct gpt_micro *m, const real *input, real *output, double *loss)
@@ -302,7 +307,7 @@ weir_status gpt_part_back(struct gpt_part *part, const struct gpt_micro *m, enum
             gpt_block_back_weight(&m->pass, &acts, dy, &grads, dw);
         status = s->done(s->user, 2 + b, true);
         if (status == WEIR_OK)
-            status = attended(m);
+            status = joined(m);
         dy = grads.dx;
     }
     if (!(what & GPT_BACK_WEIGHT) || status != WEIR_OK)

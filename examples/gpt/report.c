@@ -93,15 +93,15 @@ void gpt_report_begin(struct gpt_report *r, int threads)
          t->config.heads, t->config.context, t->config.vocabulary, (long long)gpt_model_size(&t->config));
     line(r, "data: %d files, %lld tokens to train on, %lld to validate with%s", d->nfiles, (long long)d->train,
          (long long)(d->tokens - d->train), d->skipped ? "; files that are too short were left out" : "");
-    line(r, "ranks: %d = %d pipeline stages (%s) x %d data parallel x %d to a sequence, ZeRO stage %lld; %lld sequences a step in %lld micro-batches",
-         weir_comm_size(t->job->all), t->job->stages, schedule, t->job->replicas, t->job->slices, (long long)o->zero, (long long)o->batch,
+    line(r, "ranks: %d = %d pipeline stages (%s) x %d data parallel x %d to a sequence x %d to a layer, ZeRO stage %lld; %lld sequences a step in %lld micro-batches",
+         weir_comm_size(t->job->all), t->job->stages, schedule, t->job->replicas, t->job->slices, t->job->ways, (long long)o->zero, (long long)o->batch,
          (long long)(o->microbatches * o->accumulate));
     line(r, "processor: OpenBLAS core %s with %d thread%s a rank; loops for %s", core, threads, threads > 1 ? "s" : "",
          t->micro.pass.kernels->isa);
     json(r, "{\"event\": \"begin\", \"parameters\": %lld, \"files\": %d, \"train_tokens\": %lld, \"validation_tokens\": %lld, \"ranks\": %d, "
-         "\"pp\": %d, \"dp\": %d, \"sp\": %d, \"zero\": %lld, \"schedule\": \"%s\", \"batch\": %lld, \"core\": \"%s\", \"isa\": \"%s\"}",
+         "\"pp\": %d, \"dp\": %d, \"sp\": %d, \"tp\": %d, \"zero\": %lld, \"schedule\": \"%s\", \"batch\": %lld, \"core\": \"%s\", \"isa\": \"%s\"}",
          (long long)gpt_model_size(&t->config), d->nfiles, (long long)d->train, (long long)(d->tokens - d->train),
-         weir_comm_size(t->job->all), t->job->stages, t->job->replicas, t->job->slices, (long long)o->zero, schedule, (long long)o->batch, core,
+         weir_comm_size(t->job->all), t->job->stages, t->job->replicas, t->job->slices, t->job->ways, (long long)o->zero, schedule, (long long)o->batch, core,
          t->micro.pass.kernels->isa);
 }
 

@@ -11,7 +11,7 @@ static weir_sp *plan_of(struct gpt_attend *attend)
 
 static void forward(struct gpt_attend *attend, const struct gpt_pass *p, const struct gpt_block_acts *a)
 {
-    int c = p->config->width;
+    int c = gpt_pass_attended(p);
     if (attend->status == WEIR_OK)
         attend->status = weir_sp_attention_forward(plan_of(attend), p->sequences, a->qkv, a->qkv + c, a->qkv + 2 * c, 3 * c, a->heads,
                                                    a->shares);
@@ -19,7 +19,7 @@ static void forward(struct gpt_attend *attend, const struct gpt_pass *p, const s
 
 static void backward(struct gpt_attend *attend, const struct gpt_pass *p, const struct gpt_block_acts *a, const real *dheads, real *dqkv)
 {
-    int c = p->config->width;
+    int c = gpt_pass_attended(p);
     if (attend->status == WEIR_OK)
         attend->status = weir_sp_attention_backward(plan_of(attend), p->sequences, a->qkv, a->qkv + c, a->qkv + 2 * c, 3 * c, a->heads,
                                                     a->shares, dheads, dqkv, dqkv + c, dqkv + 2 * c);
@@ -35,7 +35,7 @@ weir_status gpt_sequence_create(struct gpt_sequence *s, const struct gpt_job *jo
     options.method = !strcmp(o->sp_method, "ring") ? WEIR_SP_RING : WEIR_SP_ULYSSES;
     options.sequences = sequences;
     options.length = config->context;
-    options.heads = config->heads;
+    options.heads = gpt_own_heads(config);
     options.head_size = config->width / config->heads;
     return weir_sp_create(job->sp, &options, &s->sp, error);
 }

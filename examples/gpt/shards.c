@@ -67,7 +67,13 @@ static weir_status make_rule(struct gpt_shards *s, const struct gpt_options *o, 
     s->schedule.warmup = (uint64_t)(o->warmup < o->steps / 2 ? o->warmup : o->steps / 2);
     s->schedule.decay = (uint64_t)o->steps / 5;
     status = weir_schedule_check(&s->schedule, error);
-    return status == WEIR_OK ? weir_rule_create(&rule, &s->rule, error) : status;
+    if (status == WEIR_OK)
+        status = weir_rule_create(&rule, &s->rule, error);
+    if (status == WEIR_OK && s->config->ways > 1 && weir_rule_access(s->rule) != WEIR_ACCESS_ELEMENT) {
+        snprintf(error->message, sizeof error->message, "--rule %s looks at whole tensors, which --tp divides", o->rule);
+        return WEIR_ERR_UNSUPPORTED;
+    }
+    return status;
 }
 
 /* The engine's view of a unit. names: room for the tensors' names and the unit's. */
@@ -80,10 +86,11 @@ static weir_zero_unit describe(struct gpt_shards *s, int local, bool counted_els
         gpt_unit_tensor(s->config, number, t, &names[t]);
         tensors[t] = (weir_zero_tensor)WEIR_ZERO_TENSOR_INIT;
         tensors[t].name = names[t].name + names[t].unit_name + 1;
-        tensors[t].ndim = names[t].rows > 1 ? 2 : 1;
-        tensors[t].shape[0] = (uint64_t)(names[t].rows > 1 ? names[t].rows : names[t].cols);
-        tensors[t].shape[1] = (uint64_t)(names[t].rows > 1 ? names[t].cols : 0);
-        tensors[t].flags = (names[t].rows > 1 ? 0 : WEIR_ZERO_NO_DECAY) | (counted_elsewhere ? WEIR_ZERO_NORM_ELSEWHERE : 0);
+        bool matrix = names[t].whole_rows > 1, copy = s->config->way > 0 && !gpt_tensor_divided(&names[t]);
+        tensors[t].ndim = matrix ? 2 : 1;
+        tensors[t].shape[0] = (uint64_t)(matrix ? names[t].rows : names[t].cols);
+        tensors[t].shape[1] = (uint64_t)(matrix ? names[t].cols : 0);
+        tensors[t].flags = (matrix ? 0 : WEIR_ZERO_NO_DECAY) | (counted_elsewhere || copy ? WEIR_ZERO_NORM_ELSEWHERE : 0);
         tensors[t].init = WEIR_ZERO_INIT_CALLBACK;
         tensors[t].init_fn = initial;
         tensors[t].init_user = s;
@@ -117,7 +124,7 @@ static weir_status make_engine(struct gpt_shards *s, const struct gpt_job *job, 
     options.ngroups = 1;
     options.accumulate = (uint64_t)passes;
     options.clip_norm = o->clip;
-    options.norm_comm = job->stages > 1 ? job->pp : NULL;
+    options.norm_comm = weir_comm_size(job->parts) > 1 ? job->parts : NULL;
     if (units && tensors && names) {
         for (int u = 0; u < s->nunits; u++)
             units[u] = describe(s, u, s->unit[u] == 0 && apart && job->stage != 0, tensors + u * NAMES, names + u * NAMES);

@@ -90,7 +90,7 @@ static weir_status one_pass(struct gpt_trainer *t, int64_t number, int64_t *wait
 static weir_status share(struct gpt_trainer *t, enum gpt_stop stop, double used, struct gpt_step *s)
 {
     bool first = weir_comm_rank(t->job->all) == 0;
-    double mine[4] = {t->loss, stop == GPT_STOP_TIME, stop == GPT_STOP_SIGNAL, first ? used : 0}, sum[4];
+    double mine[4] = {t->job->way ? 0 : t->loss, stop == GPT_STOP_TIME, stop == GPT_STOP_SIGNAL, first ? used : 0}, sum[4];
     weir_status status = weir_allreduce(t->job->all, mine, sum, 4, WEIR_FP64, WEIR_SUM);
     if (status != WEIR_OK)
         return status;
@@ -141,6 +141,8 @@ const weir_error *gpt_trainer_error(const struct gpt_trainer *t, weir_status sta
     const weir_error *error = weir_zero_error(t->shards.zero);
     if (t->error.status == status && status != WEIR_OK)
         return &t->error;
+    if (t->divide.tp && t->divide.join.status == status)
+        return weir_tp_error(t->divide.tp);
     if (t->sequence.sp && t->sequence.attend.status == status)
         return weir_sp_error(t->sequence.sp);
     return error->status == status ? error : weir_last_error(t->job->ctx);

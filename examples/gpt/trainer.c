@@ -171,6 +171,7 @@ static weir_status prepare(struct gpt_trainer *t, bool *marks, bool *apart, weir
     int position = (int)weir_share_first(o->context, t->job->slices, t->job->slice);
     t->micro.pass = (struct gpt_pass){.config = &t->config, .kernels = gpt_kernels_find(NULL), .position = position,
                                       .length = (int)weir_share(o->context, t->job->slices, t->job->slice),
+                                      .join = t->job->ways > 1 ? &t->divide.join : NULL,
                                       .attend = t->job->slices > 1 ? &t->sequence.attend : NULL,
                                       .sequences = (int)(t->per_rank / (o->microbatches * o->accumulate))};
     status = make_memory(t);
@@ -181,10 +182,12 @@ bool gpt_trainer_create(struct gpt_trainer *t, struct gpt_job *job, const struct
 {
     weir_error error = {.status = WEIR_OK};
     *t = (struct gpt_trainer){.job = job, .options = o, .data = data, .nparts = 1};
-    t->config = (struct gpt_config){(int)o->vocabulary, (int)o->context, (int)o->width, (int)o->heads, (int)o->layers, o->dropout};
+    t->config = (struct gpt_config){(int)o->vocabulary, (int)o->context, (int)o->width, (int)o->heads, (int)o->layers, o->dropout,
+                                    job->ways, job->way};
     bool *marks = calloc((size_t)o->layers + 3, sizeof *marks), apart = false;
     bool good = gpt_job_check(job, marks ? prepare(t, marks, &apart, &error) : WEIR_ERR_NO_MEMORY, &error);
     good = good && gpt_job_check(job, gpt_sequence_create(&t->sequence, job, &t->config, o, t->micro.pass.sequences, &error), &error);
+    good = good && gpt_job_check(job, gpt_divide_create(&t->divide, job, &t->config, gpt_pass_rows(&t->micro.pass), &error), &error);
     int64_t passes = t->pipe ? o->accumulate : o->accumulate * o->microbatches;
     good = good && gpt_shards_create(&t->shards, job, &t->config, o, marks, passes, apart);
     free(marks);
@@ -195,6 +198,7 @@ void gpt_trainer_free(struct gpt_trainer *t)
 {
     weir_pipe_engine_destroy(t->engine);
     gpt_sequence_free(&t->sequence);
+    gpt_divide_free(&t->divide);
     gpt_shards_free(&t->shards);
     weir_pipe_destroy(t->pipe);
     for (int i = 0; t->parts && i < t->nparts; i++)

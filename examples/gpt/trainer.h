@@ -4,6 +4,7 @@
 #define GPT_TRAINER_H
 
 #include "examples/gpt/data.h"
+#include "examples/gpt/divide.h"
 #include "examples/gpt/sequence.h"
 #include "examples/gpt/shards.h"
 
@@ -27,6 +28,7 @@ struct gpt_trainer {
     struct gpt_config config;
     struct gpt_shards shards;
     struct gpt_sequence sequence;
+    struct gpt_divide divide;
     struct gpt_part *parts; /* one for each chunk of this stage */
     int nparts;
     int64_t total_parts;    /* over all stages */

@@ -59,6 +59,13 @@ for schedule in gpipe interleaved looped-bfs zb-h1 zb-h2 zb-v; do
 done
 run "recomputing" grid "recompute" 2 --pp 2 --microbatches 4 --recompute 1
 run "recomputing half" grid "recompute" 1 --microbatches 2 --recompute 2
+run "tp 2" grid "tp 2" 2 --tp 2
+run "pipeline and tp" grid "pp 2 x tp 2" 4 --pp 2 --tp 2 --microbatches 4 --schedule zb-h1
+run "dp and tp" grid "dp 2 x tp 2" 4 --tp 2 --zero 3 --microbatches 2 --recompute 1
+run "sp and tp" grid "sp 2 x tp 2" 4 --sp 2 --tp 2 --zero 1 --sp-method ring
+run "one process with three heads" train odd 1 --width 18 --heads 3 --dropout 0.1
+reference=odd run "tp 2, uneven" grid "tp 2 uneven" 2 --width 18 --heads 3 --dropout 0.1 --tp 2
+reference=odd run "tp 3" grid "tp 3" 3 --width 18 --heads 3 --dropout 0.1 --tp 3 --zero 0
 for method in ulysses ring; do
     run "sp 2, $method" grid "sp 2 $method" 2 --sp 2 --sp-method $method
 done
@@ -77,6 +84,12 @@ resumed() {
     train resumed "$@" --resume "$tmp/ckpt" --lr-schedule constant && same constant resumed 1e-5 &&
         numbers resumed | grep -q '^step-5 ' && ! numbers resumed | grep -q '^step-4 '
 }
+run "resumed by two to a layer" resumed 4 --tp 2 --zero 3 --save "$tmp/ckpt4"
+divided_save() { # what ranks saved of their parts of each layer
+    train resumed 1 --zero 0 --resume "$tmp/ckpt4" --lr-schedule constant --steps 9 && train longer 1 --zero 0 --lr-schedule constant --steps 9 &&
+        [ "$(numbers resumed | grep '^step-9 ' | cut -c 1-12)" = "$(numbers longer | grep '^step-9 ' | cut -c 1-12)" ]
+}
+run "what was saved by two to a layer" divided_save
 run "resumed by one process" resumed 1 --zero 0
 run "resumed by two" resumed 2 --zero 2
 run "resumed by three stages, and exported" resumed 3 --pp 3 --zero 3 --microbatches 4 --schedule zb-h1 --save "$tmp/ckpt2" --export "$tmp/model"
@@ -168,6 +181,9 @@ run "empty file" refused "is empty" 1 "$tmp/text" "$tmp/empty"
 run "short file" refused "too few" 1 "$tmp/short"
 run "folder without files" refused "has no file" 1 "$tmp/folder"
 run "grid" refused "" 1 --pp 3 "$tmp/text"
+run "too few heads for tp" refused "as many heads" 1 --heads 1 --tp 2 "$tmp/text"
+run "experts" refused "expert parallelism is not supported" 2 --ep 2 "$tmp/text"
+run "rule of whole tensors" refused "looks at whole tensors" 1 --tp 2 --rule lamb "$tmp/text"
 run "sequences too short" refused "cannot be divided" 1 --context 1 --sp 2 "$tmp/text"
 run "too few heads" refused "heads cannot be divided" 1 --heads 1 --sp 2 "$tmp/text"
 run "dropout in divided sequences" refused "dropout" 1 --dropout 0.1 --sp 2 "$tmp/text"
