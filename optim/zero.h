@@ -69,7 +69,7 @@ struct wr_zero_slot {
     uint64_t reading;   /* reductions that have not completed */
     bool used;          /* it belongs to a block or to reductions */
     bool kept;          /* once: the block's own, for good */
-    bool overflow;      /* allocated, for there was no room */
+    bool overflow;      /* mapped, for there was no room */
 };
 
 /* A block's gradients in this pass. */
@@ -140,7 +140,7 @@ struct wr_zero_live_block {
     unsigned char *data;
     uint64_t bytes;
     uint64_t pins;           /* hooks that are open */
-    bool overflow;           /* malloc'd: there was no room */
+    bool overflow;           /* mapped: there was no room */
     bool ahead;              /* begun before it was needed, and not used since */
     bool first;              /* it is updated before others, to be gathered while they are updated */
     int64_t started;
@@ -220,6 +220,10 @@ weir_status wr_zero_comm_failed(weir_zero *zero, weir_status status);
 /* Memory of the engine, zeroed and aligned to 64 bytes; NULL with the error set. */
 void *wr_zero_alloc(weir_zero *zero, uint64_t bytes, const char *what);
 void wr_zero_free(weir_zero *zero, void *memory, uint64_t bytes);
+
+/* The same of whole pages, which go back to the system: for what is needed now and then. */
+void *wr_zero_map(weir_zero *zero, uint64_t bytes, const char *what);
+void wr_zero_unmap(weir_zero *zero, void *memory, uint64_t bytes);
 
 /* Counts memory that is held (or, negative, given back). */
 void wr_zero_count(weir_zero *zero, int64_t bytes);

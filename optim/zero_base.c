@@ -4,6 +4,8 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/mman.h>
+#include <unistd.h>
 
 #include "base/clock.h"
 #include "base/error.h"
@@ -53,6 +55,29 @@ void wr_zero_free(weir_zero *zero, void *memory, uint64_t bytes)
     if (!memory)
         return;
     free(memory);
+    wr_zero_count(zero, -(int64_t)bytes);
+}
+
+static uint64_t whole_pages(uint64_t bytes)
+{
+    uint64_t page = (uint64_t)sysconf(_SC_PAGESIZE);
+    return (bytes + page - 1) / page * page;
+}
+
+void *wr_zero_map(weir_zero *zero, uint64_t bytes, const char *what)
+{
+    void *memory = mmap(NULL, whole_pages(bytes), PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+    if (memory == MAP_FAILED) {
+        wr_error_memory(&zero->error, bytes, what);
+        return NULL;
+    }
+    wr_zero_count(zero, (int64_t)bytes);
+    return memory;
+}
+
+void wr_zero_unmap(weir_zero *zero, void *memory, uint64_t bytes)
+{
+    munmap(memory, whole_pages(bytes));
     wr_zero_count(zero, -(int64_t)bytes);
 }
 

@@ -98,7 +98,7 @@ void wr_zero_grads_destroy(weir_zero *zero)
     }
     for (uint64_t i = 0; g->slots && i < g->nslots; i++)
         if (g->slots[i].overflow)
-            free(g->slots[i].data);
+            wr_zero_unmap(zero, g->slots[i].data, g->slots[i].bytes);
     if (g->memory)
         weir_mem_free(g->memory);
     free(g->slots);
@@ -135,7 +135,7 @@ void wr_zero_slot_give(weir_zero *zero, struct wr_zero_slot *slot)
     if (slot->kept || slot->used || slot->reading)
         return;
     if (slot->overflow)
-        wr_zero_free(zero, slot->data, slot->bytes);
+        wr_zero_unmap(zero, slot->data, slot->bytes);
     else
         wr_zero_room_give(&zero->g.room, slot->data);
     *slot = (struct wr_zero_slot){0};
@@ -151,7 +151,7 @@ static weir_status find_room(weir_zero *zero, struct wr_zero_slot *slot)
     if (status != WEIR_OK || slot->data)
         return status;
     slot->overflow = true;
-    slot->data = wr_zero_alloc(zero, slot->bytes, "gradients that units at work hold");
+    slot->data = wr_zero_map(zero, slot->bytes, "gradients that units at work hold");
     return slot->data ? WEIR_OK : WEIR_ERR_NO_MEMORY;
 }
 

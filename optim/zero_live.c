@@ -95,7 +95,7 @@ void wr_zero_live_destroy(weir_zero *zero)
         if (live->blocks[b].requests)
             weir_waitall(live->blocks[b].nparts, live->blocks[b].requests);
         if (live->blocks[b].overflow)
-            free(live->blocks[b].data);
+            wr_zero_unmap(zero, live->blocks[b].data, live->blocks[b].bytes);
         free(live->blocks[b].requests);
         free(live->blocks[b].mine);
     }
@@ -145,7 +145,7 @@ static weir_status drop(weir_zero *zero, uint64_t block)
     if (b->shared)
         wr_zero_window_give(zero, block);
     else if (b->overflow)
-        wr_zero_free(zero, b->data, b->bytes);
+        wr_zero_unmap(zero, b->data, b->bytes);
     else
         wr_zero_room_give(&zero->live.room, b->data);
     b->overflow = false;
@@ -280,7 +280,7 @@ static weir_status find_room(weir_zero *zero, uint64_t block)
         ;
     if (placed || status != WEIR_OK)
         return status;
-    b->data = wr_zero_alloc(zero, block_bytes(zero, block), "units that are at work together");
+    b->data = wr_zero_map(zero, block_bytes(zero, block), "units that are at work together");
     b->overflow = b->data != NULL;
     return b->data ? WEIR_OK : WEIR_ERR_NO_MEMORY;
 }

@@ -1,6 +1,6 @@
 #!/bin/bash
 # SPDX-License-Identifier: BSD-3-Clause
-# timeout: 120
+# timeout: 300
 # The ZeRO engine: PyTorch's numbers, states that move between engines, memory and traffic beside the formulas, gathering ahead.
 . "${top_srcdir:-.}/tests/multi/multi_lib.sh"
 t="$B/tests/multi/zero_api_test"
