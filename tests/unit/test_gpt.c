@@ -146,7 +146,7 @@ static double evaluate(struct run *r)
     return loss * r->micro.scale;
 }
 
-static const struct gpt_config torch_config = {11, 6, 8, 2, 2, 0};
+static const struct gpt_config torch_config = {11, 6, 8, 2, 2, 0, 1, 0};
 
 #ifdef GPT_DOUBLE
 static const double near = 1e-10;
@@ -207,7 +207,7 @@ static void torch_numbers(void **state)
 static void parts(void **state)
 {
     (void)state;
-    struct gpt_config config = {11, 6, 8, 2, 3, 0.2};
+    struct gpt_config config = {11, 6, 8, 2, 3, 0.2, 1, 0};
     struct model whole, cut;
     struct run a, b;
     model_create(&whole, &config);
@@ -246,7 +246,7 @@ static void differences(void **state)
 {
     (void)state;
     for (int dropped = 0; dropped < 2; dropped++) {
-        struct gpt_config config = {11, 6, 8, 2, 2, dropped ? 0.3 : 0};
+        struct gpt_config config = {11, 6, 8, 2, 2, dropped ? 0.3 : 0, 1, 0};
         struct model m;
         struct run r;
         model_create(&m, &config);
@@ -267,11 +267,38 @@ static void differences(void **state)
 }
 #endif
 
+/* Ranks that divide a model have the numbers of the whole one, each once where a tensor is divided. */
+static void divided_values(void **state)
+{
+    (void)state;
+    enum { WAYS = 2, MOST = 12 * 48 };
+    struct gpt_config config = {19, 6, 12, 3, 1, 0, 1, 0}, mine = config;
+    static real whole[MOST], part[MOST];
+    mine.ways = WAYS;
+    for (int u = 0; u < gpt_units(&config); u++)
+        for (int t = 0; t < gpt_unit_tensors(&config, u); t++) {
+            struct gpt_tensor tensor;
+            int64_t place = 0, run = 0, n = 0;
+            gpt_unit_tensor(&config, u, t, &tensor);
+            gpt_initial_values(&config, u, t, 5, 0, tensor.rows * tensor.cols, whole);
+            for (mine.way = 0; mine.way < WAYS; mine.way++) {
+                gpt_unit_tensor(&mine, u, t, &tensor);
+                gpt_initial_values(&mine, u, t, 5, 0, tensor.rows * tensor.cols, part);
+                for (int64_t i = 0; i < tensor.rows * tensor.cols; i++, n++) {
+                    gpt_tensor_place(&tensor, i, &place, &run);
+                    assert_true(place < tensor.whole_rows * tensor.whole_cols && run > 0 && part[i] == whole[place]);
+                    whole[place] = gpt_tensor_divided(&tensor) ? NAN : whole[place]; /* nobody else has it */
+                }
+            }
+            assert_int_equal(n, tensor.whole_rows * tensor.whole_cols * (gpt_tensor_divided(&tensor) ? 1 : WAYS));
+        }
+}
+
 /* Whoever makes a part of a tensor makes the same numbers, of the distribution that is said. */
 static void initial_values(void **state)
 {
     (void)state;
-    struct gpt_config config = {256, 64, 64, 4, 2, 0};
+    struct gpt_config config = {256, 64, 64, 4, 2, 0, 1, 0};
     static real all[64 * 256], some[1000];
     double sum = 0, square = 0;
     int64_t n = 64 * 256;
@@ -300,7 +327,7 @@ int main(void)
 #ifdef GPT_DOUBLE
         cmocka_unit_test(differences),
 #endif
-        cmocka_unit_test(initial_values),
+        cmocka_unit_test(divided_values), cmocka_unit_test(initial_values),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
