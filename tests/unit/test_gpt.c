@@ -327,7 +327,8 @@ int main(void)
 #ifdef GPT_DOUBLE
         cmocka_unit_test(differences),
 #endif
-        cmocka_unit_test(divided_values), cmocka_unit_test(initial_values),
+        cmocka_unit_test(divided_values),
+        cmocka_unit_test(initial_values),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
