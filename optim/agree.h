@@ -14,7 +14,7 @@ uint64_t wr_agree_hash(uint64_t hash, const void *data, size_t bytes);
 
 /*
  * Ends the same way on all ranks. mine: what this rank alone has come to, with err filled in when that is an error; hash: of what must
- * be the same on all; what: "tensor-parallel plan". Returns mine where that is an error, WEIR_ERR_CANCELED where another rank has one,
+ * be the same on all; what: "ZeRO engine". Returns mine where that is an error, WEIR_ERR_CANCELED where another rank has one,
  * WEIR_ERR_MISMATCH on all ranks when hashes differ, or an error of communication.
  */
 weir_status wr_agree(weir_comm *comm, weir_status mine, uint64_t hash, const char *what, weir_error *err);

@@ -3,9 +3,8 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include <weir/coll.h>
-
 #include "base/error.h"
+#include "optim/agree.h"
 #include "optim/pipe_engine_impl.h"
 
 /* ---- what each rank does alone ---- */
@@ -117,40 +116,21 @@ static weir_status prepare(weir_pipe_engine *e, const weir_pipe_engine_options *
 
 /* ---- what all do together ---- */
 
-static uint64_t hash(uint64_t h, const void *data, size_t bytes)
-{
-    const unsigned char *p = data;
-    for (size_t i = 0; i < bytes; i++)
-        h = (h ^ p[i]) * 0x100000001b3u;
-    return h;
-}
-
 /* What must be the same at all ranks. */
 static uint64_t hash_lists(const weir_pipe_engine *e)
 {
     const weir_pipe_lists *l = &e->lists;
     const int64_t numbers[] = {l->stages, l->microbatches, l->chunks, l->placement, e->window, (int64_t)e->bytes[0], (int64_t)e->bytes[1]};
-    uint64_t h = hash(0xcbf29ce484222325u, numbers, sizeof numbers);
+    uint64_t h = wr_agree_hash(WR_AGREE_HASH, numbers, sizeof numbers);
     for (int64_t s = 0; s < l->stages; s++)
-        h = hash(h, l->instrs[s], (size_t)l->lengths[s] * sizeof **l->instrs);
+        h = wr_agree_hash(h, l->instrs[s], (size_t)l->lengths[s] * sizeof **l->instrs);
     return h;
 }
 
 /* Ends the same way on all ranks. */
 static weir_status agree(const weir_pipe_engine *e, weir_status mine, weir_error *err)
 {
-    uint64_t h = mine == WEIR_OK ? hash_lists(e) : 0, all[3] = {mine != WEIR_OK, h, ~h};
-    weir_status status = weir_allreduce(e->comm, WEIR_IN_PLACE, all, 3, WEIR_UINT64, WEIR_MAX);
-    if (mine != WEIR_OK)
-        return mine;
-    if (status != WEIR_OK)
-        return wr_pipe_comm_error(e, status, err);
-    if (all[0])
-        return wr_error_set(err, WEIR_ERR_CANCELED, "see the error of that rank", "another rank could not make its pipeline engine");
-    if (all[1] != h || all[2] != ~h)
-        return wr_error_set(err, WEIR_ERR_MISMATCH, "create the lists from the same options on every rank",
-                            "the ranks have different pipeline lists or sizes of messages");
-    return WEIR_OK;
+    return wr_agree(e->comm, mine, mine == WEIR_OK ? hash_lists(e) : 0, "pipeline engine", err);
 }
 
 static weir_status set_up(weir_pipe_engine *e, weir_error *err)

@@ -5,6 +5,7 @@
 
 #include "base/compiler.h"
 #include "base/error.h"
+#include "optim/agree.h"
 #include "optim/zero.h"
 
 /* ---- what each rank does alone ---- */
@@ -118,18 +119,7 @@ static weir_status comm_error(const weir_zero *zero, weir_status status, weir_er
 /* Ends the same way on all ranks. */
 static weir_status agree(const weir_zero *zero, weir_status mine, uint64_t h, weir_error *err)
 {
-    uint64_t all[3] = {mine != WEIR_OK, h, ~h};
-    weir_status status = weir_allreduce(zero->all, WEIR_IN_PLACE, all, 3, WEIR_UINT64, WEIR_MAX);
-    if (mine != WEIR_OK)
-        return mine;
-    if (status != WEIR_OK)
-        return comm_error(zero, status, err);
-    if (all[0])
-        return wr_error_set(err, WEIR_ERR_CANCELED, "see the error of that rank", "another rank could not make its ZeRO engine");
-    if (all[1] != h || all[2] != ~h)
-        return wr_error_set(err, WEIR_ERR_MISMATCH, "create the engine from the same units and options on every rank",
-                            "the ranks have different models or options");
-    return WEIR_OK;
+    return wr_agree(zero->all, mine, h, "ZeRO engine", err);
 }
 
 static weir_status make_comms(weir_zero *zero, weir_comm *comm, weir_error *err)
