@@ -25,10 +25,10 @@ for what in barrier any first; do
     warned "warning, $what, on a node" $late "$t" warn $what 0.9
     warned "warning, $what, over a network" $late --nodes 3 "$t" warn $what 0.9
 done
-for what in barrier ibarrier any first; do
+for what in barrier ibarrier any first ifirst; do
     run "error, $what, on a node" env WEIR_TIMEOUT=0.3s $late "$t" error $what 1.2
 done
-for what in barrier ibarrier any alloc; do
+for what in barrier ibarrier any ifirst alloc; do
     run "error, $what, over a network" env WEIR_TIMEOUT=0.3s $late --nodes 3 "$t" error $what 1.2
 done
 output=$(TEST_LOG=1 WEIR_WARN_AFTER=10s $late "$t" warn barrier 0.5 2>&1)

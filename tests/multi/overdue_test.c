@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * A rank comes late to a collective call. usage: overdue_test warn|error barrier|ibarrier|any|first|alloc SECONDS. With `warn` the call
+ * A rank comes late to a collective call. usage: overdue_test warn|error barrier|ibarrier|any|first|ifirst|alloc SECONDS. With `warn` the call
  * succeeds in the end (the log is looked at by the script); with `error` (WEIR_TIMEOUT is set) the others get WEIR_ERR_TIMEOUT that
  * names the late rank and its last call, and nothing can be called on the communicator any more.
  */
@@ -17,6 +17,11 @@ static weir_status late_call(const char *what)
         return weir_barrier(comm);
     if (!strcmp(what, "first")) /* of its kind: the ranks wait for each other to make the plan */
         return weir_allreduce(comm, in, out, 9, WEIR_FP32, WEIR_MAX);
+    if (!strcmp(what, "ifirst")) { /* the same, of a started call that needs a plan */
+        static float many[2][20000];
+        weir_status status = weir_iallreduce(comm, many[0], many[1], 20000, WEIR_FP32, WEIR_MAX, &r);
+        return status ? status : weir_wait(&r);
+    }
     if (!strcmp(what, "ibarrier")) {
         weir_status status = weir_ibarrier(comm, &r);
         return status ? status : weir_wait(&r);

@@ -11,6 +11,9 @@ for what in order busy many mismatch forms; do
         run "$what, two nodes, $net" env WEIR_NETWORK=$net $go -n 2 --nodes 2 "$t" $what
     done
 done
+for nodes in 1 3; do # the job ends with the code of the rank that is killed
+    run "loss, $nodes nodes" grep -c '^PASS' <($go -n 3 --nodes $nodes --on-failure continue "$t" loss 2>&1)
+done
 run "order, four ranks" $go -n 4 --nodes 2 "$t" order
 run "many, three ranks" $go -n 3 "$t" many
 run "many, three ranks on two nodes" $go -n 3 --nodes 2 "$t" many

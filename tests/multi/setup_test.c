@@ -1,11 +1,12 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * Started calls whose plans do not exist yet. usage: setup_test order|busy|many|mismatch|forms|error.
+ * Started calls whose plans do not exist yet. usage: setup_test order|busy|many|loss|mismatch|forms|error.
  * order: two ranks start calls of two communicators the other way round. busy: what a rank that computes holds back is the
  * completion of others' calls, not the calls themselves. many: more calls at once than a plan has instances, v-forms with
- * counts that change afterwards, small ones between, blocking ones behind; more kinds than are kept. mismatch,
- * error: the request tells it. forms: a blocking call does not match a started one.
+ * counts that change afterwards, small ones between, blocking ones behind; more kinds than are kept. loss,
+ * mismatch, error: the request tells it. forms: a blocking call does not match a started one.
  */
+#include <signal.h>
 #include <time.h>
 #include <unistd.h>
 
@@ -157,6 +158,34 @@ static void test_mismatch(bool forms)
     free(out);
 }
 
+/* The last rank dies, while the others' calls wait for it: all of them end, and those that are left go on. */
+static void test_loss(void)
+{
+    weir_request *r[3];
+    weir_comm *left;
+    int32_t *in = malloc(COUNT * sizeof *in), *out = malloc(2 * COUNT * sizeof *out), one = 1, sum = 0;
+    fill_ints(in, COUNT, 0);
+    if (rank == size - 1) {
+        usleep(200000);
+        kill(getpid(), SIGKILL);
+    }
+    OK(weir_iallreduce(comm, in, out, COUNT, WEIR_INT32, WEIR_SUM, &r[0]));
+    OK(weir_iallreduce(comm, in, out + COUNT, COUNT - 1, WEIR_INT32, WEIR_SUM, &r[1]));
+    OK(weir_ibarrier(comm, &r[2]));
+    for (int i = 0; i < 3; i++) {
+        weir_status status = weir_wait(&r[i]);
+        CHECK(status == WEIR_ERR_PEER_LOST && weir_last_error(ctx)->rank == size - 1, "request %d gave %s", i, weir_status_name(status));
+    }
+    OK(weir_comm_shrink(comm, &left));
+    OK(weir_iallreduce(left, &one, &sum, 1, WEIR_INT32, WEIR_SUM, &r[0]));
+    OK(weir_wait(&r[0]));
+    CHECK(sum == size - 1, "%d are left", sum);
+    if (rank == 0)
+        printf("PASS: loss\n");
+    free(in);
+    free(out);
+}
+
 /* WEIR_ALGO names what does not serve this; the script sets it. */
 static void test_error(void)
 {
@@ -181,9 +210,11 @@ int main(int argc, char **argv)
         test_many();
     else if (!strcmp(what, "error"))
         test_error();
+    else if (!strcmp(what, "loss"))
+        test_loss();
     else
         test_mismatch(!strcmp(what, "forms"));
-    if (strcmp(what, "mismatch") && strcmp(what, "forms"))
+    if (strcmp(what, "mismatch") && strcmp(what, "forms") && strcmp(what, "loss"))
         finish(what);
     else
         weir_finalize(ctx); /* the ranks do not leave together */
