@@ -42,13 +42,22 @@ weir_status wr_exchange_await(const weir_comm *comm, weir_request **request, boo
     return e->stopped.status ? wr_engine_stop_error(e, err) : wr_engine_lost_error(e, &comm->group, -1, err);
 }
 
+bool wr_exchange_take_back(weir_request *request, bool (*cancel)(weir_request *request))
+{
+    weir_error ignored;
+    if (!request || !request->complete)
+        return !request || cancel(request);
+    wr_request_finish(request, &ignored);
+    return true;
+}
+
 /* ---- all-gather: Bruck's algorithm ---- */
 
 /* Ends it, whatever its state. What cannot be taken back is still to be written to, and stays until the transports close. */
 static void drop(struct wr_exchange *x)
 {
-    bool taken = !x->in || wr_p2p_cancel_recv(x->in);
-    taken &= !x->out || wr_p2p_cancel_send(x->out);
+    bool taken = wr_exchange_take_back(x->in, wr_p2p_cancel_recv);
+    taken &= wr_exchange_take_back(x->out, wr_p2p_cancel_send);
     if (taken)
         free(x->buffer);
     else

@@ -65,6 +65,9 @@ void wr_exchange_free_strays(struct wr_comms *comms);
 weir_status wr_exchange_await(const weir_comm *comm, weir_request **request, bool (*cancel)(weir_request *request),
                               weir_error *err);
 
+/* Gives a message of a set-up back, which may be NULL or have ended; false: it cannot be taken back, and needs its buffer. */
+bool wr_exchange_take_back(weir_request *request, bool (*cancel)(weir_request *request));
+
 /* Waits until no set-up of the communicator is under way. */
 weir_status wr_exchange_settle(weir_comm *comm, weir_error *err);
 

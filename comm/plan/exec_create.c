@@ -470,7 +470,7 @@ struct wr_exec *wr_exec_made(struct wr_exec_making *m, bool ok)
         free_parts(m->x);
     }
     free(m->cards);
-    if (!m->message || m->cancel(m->message)) /* else something may still come for it */
+    if (wr_exchange_take_back(m->message, m->cancel)) /* else something may still come for it */
         free(m);
     return x;
 }
