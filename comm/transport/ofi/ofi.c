@@ -221,9 +221,30 @@ static void wr_ofi_caps(struct wr_ofi *ofi)
     };
 }
 
+/*
+ * Takes what has come off the completion queues, for nobody: an endpoint of verbs;ofi_rxm that is closed with messages that were
+ * not read ends the process (libfabric 1.17). Those that come later still may: the layers above part before they close.
+ */
+enum { CLOSING_READS = 10000, EMPTY_READS = 100 };
+static void drop_arrivals(struct wr_ofi *ofi)
+{
+    struct fi_cq_data_entry entry[WR_OFI_CQ_BATCH];
+    struct fi_cq_err_entry error = {0};
+    for (unsigned i = 0; i < ofi->nrails && !ofi->broken; i++)
+        for (int reads = 0, empty = 0; ofi->rail[i].cq && reads < CLOSING_READS && empty < EMPTY_READS; reads++) {
+            ssize_t n = fi_cq_read(ofi->rail[i].cq, entry, WR_OFI_CQ_BATCH);
+            if (n == -FI_EAVAIL)
+                n = fi_cq_readerr(ofi->rail[i].cq, &error, 0);
+            empty = n > 0 ? 0 : empty + 1;
+            if (n < 0 && n != -FI_EAGAIN)
+                break;
+        }
+}
+
 static void wr_ofi_close(struct wr_transport *t)
 {
     struct wr_ofi *ofi = wr_ofi_of(t);
+    drop_arrivals(ofi);
     /* Registrations bound to the endpoint are closed before it; otherwise the endpoint goes first, with its receives. */
     if (!(ofi->mr_mode & FI_MR_ENDPOINT))
         for (unsigned i = 0; i < ofi->nrails; i++)
