@@ -17,18 +17,18 @@ static const struct {
     enum gpt_initial initial;
     enum divided divided;
 } block_tensors[GPT_BLOCK_TENSORS] = {
-    [GPT_LN1_WEIGHT] = {"ln_1.weight", 0, 1, GPT_INITIAL_ONE},
-    [GPT_LN1_BIAS] = {"ln_1.bias", 0, 1, GPT_INITIAL_ZERO},
+    [GPT_LN1_WEIGHT] = {"ln_1.weight", 0, 1, GPT_INITIAL_ONE, WHOLE},
+    [GPT_LN1_BIAS] = {"ln_1.bias", 0, 1, GPT_INITIAL_ZERO, WHOLE},
     [GPT_QKV_WEIGHT] = {"attn.c_attn.weight", 1, 3, GPT_INITIAL_NORMAL, HEADS_COLS},
     [GPT_QKV_BIAS] = {"attn.c_attn.bias", 0, 3, GPT_INITIAL_ZERO, HEADS_COLS},
     [GPT_OUT_WEIGHT] = {"attn.c_proj.weight", 1, 1, GPT_INITIAL_RESIDUAL, HEADS_ROWS},
-    [GPT_OUT_BIAS] = {"attn.c_proj.bias", 0, 1, GPT_INITIAL_ZERO},
-    [GPT_LN2_WEIGHT] = {"ln_2.weight", 0, 1, GPT_INITIAL_ONE},
-    [GPT_LN2_BIAS] = {"ln_2.bias", 0, 1, GPT_INITIAL_ZERO},
+    [GPT_OUT_BIAS] = {"attn.c_proj.bias", 0, 1, GPT_INITIAL_ZERO, WHOLE},
+    [GPT_LN2_WEIGHT] = {"ln_2.weight", 0, 1, GPT_INITIAL_ONE, WHOLE},
+    [GPT_LN2_BIAS] = {"ln_2.bias", 0, 1, GPT_INITIAL_ZERO, WHOLE},
     [GPT_FC_WEIGHT] = {"mlp.c_fc.weight", 1, 4, GPT_INITIAL_NORMAL, INNER_COLS},
     [GPT_FC_BIAS] = {"mlp.c_fc.bias", 0, 4, GPT_INITIAL_ZERO, INNER_COLS},
     [GPT_PROJ_WEIGHT] = {"mlp.c_proj.weight", 4, 1, GPT_INITIAL_RESIDUAL, INNER_ROWS},
-    [GPT_PROJ_BIAS] = {"mlp.c_proj.bias", 0, 1, GPT_INITIAL_ZERO},
+    [GPT_PROJ_BIAS] = {"mlp.c_proj.bias", 0, 1, GPT_INITIAL_ZERO, WHOLE},
 };
 
 const char *gpt_config_check(const struct gpt_config *c)
