@@ -99,12 +99,52 @@ static bool coll_has_signals(void *arg)
     return false;
 }
 
+static void add_mem(struct wr_comms *c)
+{
+    struct wr_engine_user mem = {
+        .arg = c->mem,
+        .am = {[WR_AM_STAGED_PUT] = wr_staged_on_put,
+               [WR_AM_STAGED_ASK] = wr_staged_on_ask,
+               [WR_AM_STAGED_ANSWER] = wr_staged_on_answer},
+        .on_peer_lost = wr_mem_peer_lost,
+        .progress = wr_mem_progress,
+        .work = &c->mem->waiting,
+    };
+    wr_engine_add_user(c->engine, &mem);
+    struct wr_engine_user asks = {.arg = c->mem->staged,
+                                  .progress = wr_staged_ask,
+                                  .work = wr_staged_asking(c->mem->staged)};
+    struct wr_engine_user answers = {.arg = c->mem->staged,
+                                     .progress = wr_staged_answer,
+                                     .work = wr_staged_owing(c->mem->staged)};
+    wr_engine_add_user(c->engine, &asks);
+    wr_engine_add_user(c->engine, &answers);
+}
+
+static void add_p2p(struct wr_comms *c)
+{
+    struct wr_engine_user p2p = {
+        .arg = c->p2p,
+        .am = {[WR_AM_EAGER] = wr_p2p_on_eager,
+               [WR_AM_READY] = wr_p2p_on_ready,
+               [WR_AM_CLEAR] = wr_p2p_on_clear,
+               [WR_AM_DATA] = wr_p2p_on_data,
+               [WR_AM_FINISH] = wr_p2p_on_finish,
+               [WR_AM_CREDIT] = wr_p2p_on_credit},
+        .on_peer_lost = p2p_peer_lost,
+        .progress = p2p_progress,
+        .work = wr_p2p_work(c->p2p),
+    };
+    wr_engine_add_user(c->engine, &p2p);
+}
+
 static void add_coll(struct wr_comms *c)
 {
-    struct wr_engine_user coll = {.arg = c,
-                                  .am = {[WR_AM_AGREE] = coll_on_agree, [WR_AM_OVERDUE] = coll_on_overdue, [WR_AM_SHRINK] = on_shrink},
-                                  .on_peer_lost = coll_peer_lost,
-                                  .progress = coll_progress};
+    struct wr_engine_user coll =
+        {.arg = c,
+         .am = {[WR_AM_AGREE] = coll_on_agree, [WR_AM_OVERDUE] = coll_on_overdue, [WR_AM_SHRINK] = on_shrink},
+         .on_peer_lost = coll_peer_lost,
+         .progress = coll_progress};
     wr_engine_add_user(c->engine, &coll);
     if (wr_engine_shm(c->engine))
         wr_shm_set_pending(wr_engine_shm(c->engine), coll_has_signals, c);
@@ -136,37 +176,8 @@ static weir_status open_comms(weir_ctx *ctx, struct wr_comms **out, weir_error *
         goto destroy_p2p;
     struct wr_p2p_memory memory = {wr_mem_find, c->mem};
     wr_p2p_set_memory(c->p2p, &memory);
-    struct wr_engine_user mem = {
-        .arg = c->mem,
-        .am = {[WR_AM_STAGED_PUT] = wr_staged_on_put,
-               [WR_AM_STAGED_ASK] = wr_staged_on_ask,
-               [WR_AM_STAGED_ANSWER] = wr_staged_on_answer},
-        .on_peer_lost = wr_mem_peer_lost,
-        .progress = wr_mem_progress,
-        .work = &c->mem->waiting,
-    };
-    wr_engine_add_user(c->engine, &mem);
-    struct wr_engine_user asks = {.arg = c->mem->staged,
-                                  .progress = wr_staged_ask,
-                                  .work = wr_staged_asking(c->mem->staged)};
-    struct wr_engine_user answers = {.arg = c->mem->staged,
-                                     .progress = wr_staged_answer,
-                                     .work = wr_staged_owing(c->mem->staged)};
-    wr_engine_add_user(c->engine, &asks);
-    wr_engine_add_user(c->engine, &answers);
-    struct wr_engine_user p2p = {
-        .arg = c->p2p,
-        .am = {[WR_AM_EAGER] = wr_p2p_on_eager,
-               [WR_AM_READY] = wr_p2p_on_ready,
-               [WR_AM_CLEAR] = wr_p2p_on_clear,
-               [WR_AM_DATA] = wr_p2p_on_data,
-               [WR_AM_FINISH] = wr_p2p_on_finish,
-               [WR_AM_CREDIT] = wr_p2p_on_credit},
-        .on_peer_lost = p2p_peer_lost,
-        .progress = p2p_progress,
-        .work = wr_p2p_work(c->p2p),
-    };
-    wr_engine_add_user(c->engine, &p2p);
+    add_mem(c);
+    add_p2p(c);
     status = wr_comm_new(c, ctx, c->next_id++, NULL, ctx->size, &c->world, err);
     if (status)
         goto destroy_mem;

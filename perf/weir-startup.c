@@ -19,7 +19,7 @@ enum { ARGS_MAX = 16, LAUNCHES_MAX = 32, PATH_LEN = 512 };
 
 /* One way to start one program. */
 struct series {
-    const char *library, *launcher; /* for the table */
+    const char *product, *launcher; /* for the table */
     const char *program;            /* what the ranks run, in the folder of such programs */
     const char *argv[ARGS_MAX];     /* the launcher; the number of ranks and the program are appended */
     bool slurm, with_topo;
@@ -30,37 +30,37 @@ struct series {
 #define BY(...) .argv = {__VA_ARGS__, NULL}
 
 static struct series all_series[] = {
-    {.library = "weir", .launcher = "weirrun", .program = "startup-weir", BY("weirrun", "-n"), .with_topo = true},
+    {.product = "weir", .launcher = "weirrun", .program = "startup-weir", BY("weirrun", "-n"), .with_topo = true},
 #ifdef OPENMPI_MPIEXEC
-    {.library = "Open MPI",
+    {.product = "Open MPI",
      .launcher = "mpirun",
      .program = "startup-openmpi",
      BY(OPENMPI_MPIEXEC, "--oversubscribe", "--allow-run-as-root", "-n")},
 #endif
 #ifdef MPICH_MPIEXEC
-    {.library = "MPICH", .launcher = "mpiexec", .program = "startup-mpich", BY(MPICH_MPIEXEC, "-n")},
+    {.product = "MPICH", .launcher = "mpiexec", .program = "startup-mpich", BY(MPICH_MPIEXEC, "-n")},
 #endif
-    {.library = "weir",
+    {.product = "weir",
      .launcher = "srun pmi2",
      .program = "startup-weir",
      BY("srun", "--overcommit", "--mpi=pmi2", "-n"),
      .slurm = true,
      .with_topo = true},
-    {.library = "weir",
+    {.product = "weir",
      .launcher = "srun pmix",
      .program = "startup-weir",
      BY("srun", "--overcommit", "--mpi=pmix", "-n"),
      .slurm = true,
      .with_topo = true},
 #ifdef OPENMPI_MPIEXEC
-    {.library = "Open MPI",
+    {.product = "Open MPI",
      .launcher = "srun pmix",
      .program = "startup-openmpi",
      BY("srun", "--overcommit", "--mpi=pmix", "-n"),
      .slurm = true},
 #endif
 #ifdef MPICH_MPIEXEC
-    {.library = "MPICH",
+    {.product = "MPICH",
      .launcher = "srun pmi2",
      .program = "startup-mpich",
      BY("srun", "--overcommit", "--mpi=pmi2", "-n"),
@@ -229,7 +229,7 @@ static void measure(const struct options *o, char programs[][PATH_LEN], int rank
             if (!launch_once(s, programs[i], ranks, o->timeout_s, &launch)) {
                 s->gave_up = true;
                 memcpy(results[i].why, launch.why, sizeof results[i].why);
-                fprintf(stderr, "weir-startup: %s by %s with %d ranks: %s\n", s->library, s->launcher, ranks,
+                fprintf(stderr, "weir-startup: %s by %s with %d ranks: %s\n", s->product, s->launcher, ranks,
                         launch.why);
                 continue;
             }
@@ -258,7 +258,7 @@ static void print_rows(const struct options *o, const struct result *results, bo
             printf("%s\n    {\"ranks\": %d, \"library\": \"%s\", \"launcher\": \"%s\", \"launches\": %d, "
                    "\"launch_ms\": %.3f, "
                    "\"init_ms\": %.3f, ",
-                   *first ? "" : ",", r->ranks, r->series->library, r->series->launcher, r->launches, r->wall_s * 1e3,
+                   *first ? "" : ",", r->ranks, r->series->product, r->series->launcher, r->launches, r->wall_s * 1e3,
                    r->init_s * 1e3);
             if (r->series->with_topo)
                 printf("\"topo_ms\": %.3f, ", r->topo_s * 1e3);
@@ -269,7 +269,7 @@ static void print_rows(const struct options *o, const struct result *results, bo
         char topo[32] = "-";
         if (r->series->with_topo)
             snprintf(topo, sizeof topo, "%.2f", r->topo_s * 1e3);
-        printf("%5d  %-8s  %-9s  %10.1f  %9.2f  %9s  %12.2f\n", r->ranks, r->series->library, r->series->launcher,
+        printf("%5d  %-8s  %-9s  %10.1f  %9.2f  %9s  %12.2f\n", r->ranks, r->series->product, r->series->launcher,
                r->wall_s * 1e3, r->init_s * 1e3, topo, r->pss_kib / 1024);
     }
     if (!o->json)
@@ -325,7 +325,7 @@ int main(int argc, char **argv)
         measure(&o, programs, ranks, results);
         print_rows(&o, results, &first);
         for (int i = 0; i < NSERIES; i++)
-            ok &= !*results[i].why || strcmp(results[i].series->library, "weir") != 0;
+            ok &= !*results[i].why || strcmp(results[i].series->product, "weir") != 0;
     }
     if (o.json)
         puts("\n  ]\n}");
