@@ -221,11 +221,12 @@ static void wr_ofi_caps(struct wr_ofi *ofi)
     };
 }
 
+enum { CLOSING_READS = 10000, EMPTY_READS = 100 }; /* of a queue in drop_arrivals(); in a row, after which it counts as empty */
+
 /*
  * Takes what has come off the completion queues, for nobody: an endpoint of verbs;ofi_rxm that is closed with messages that were
  * not read ends the process (libfabric 1.17). Those that come later still may: the layers above part before they close.
  */
-enum { CLOSING_READS = 10000, EMPTY_READS = 100 };
 static void drop_arrivals(struct wr_ofi *ofi)
 {
     struct fi_cq_data_entry entry[WR_OFI_CQ_BATCH];
