@@ -10,7 +10,7 @@
 #include "comm/transport/shm/shm.h"
 #include "comm/transport/wait.h"
 
-enum { POLLS = 512, POLLS_CROWDED = 16 };
+enum { POLLS = 512, POLLS_CROWDED = 1 };
 
 /* Collectives for which no algorithm is asked for: WEIR_ALGO is about plans. Rank 0's counts. */
 static weir_status served_here(const struct wr_coll_state *s, uint32_t *served, weir_error *err)

@@ -26,8 +26,10 @@ enum {
     LONGEST_BLOCK_NS = 1000000000, /* then transports look after themselves */
     EXTRA_BLOCK_NS = 250000000,    /* in block(), which does not see the descriptors of wr_waiter_add() */
     MOST_YIELDS = 1000,            /* of a serving thread to others that want the lock */
-    GAP_NS = 100000,               /* between two polls or in a yield: somebody else was on this core ... */
-    CONTENDED_NS = 100000000       /* ... and for so long it is taken for contended */
+    GAP_NS = 100000,               /* between two polls or in a yield: somebody else was on this core, longer than ranks that wait */
+    SHORTEST_CONTENDED_NS = 200000, /* for so long it is taken for contended then, twice as long when it is seen again soon ... */
+    LONGEST_CONTENDED_NS = 100000000, /* ... up to this */
+    CROWDED_YIELD_NS = 1000000     /* of yields to the other ranks of this core */
 };
 
 struct wr_waiter {
@@ -38,9 +40,9 @@ struct wr_waiter {
     int events, kick;           /* epoll set, and the eventfd in it */
     bool naps;                  /* a transport has no descriptor */
     bool extra; /* there are descriptors that are not of transports */
-    bool crowded;
-    int64_t spin_ns;
-    int64_t contended_until; /* somebody else has used this core of late */
+    bool crowded;        /* there are more ranks than cores */
+    int64_t spin_ns, yield_ns, gap_ns;
+    int64_t contended_until, contended_ns; /* somebody else has used this core of late */
     unsigned polls_per_look, polls_per_pause;
     uint64_t blocked;
     /* threads */
@@ -74,13 +76,14 @@ static void calibrate(struct wr_waiter *w)
     w->polls_per_pause = (unsigned)WR_MIN(WR_MAX(cost_of_pause() / 8, 1), 64);
 }
 
-/* A mask of one core speaks of a rank bound to a core of its own, unless there are fewer cores than ranks. */
-static bool are_crowded(int node_size)
+/* How many ranks share a core. A mask of one core speaks of a rank bound to a core of its own, unless there are fewer cores than ranks. */
+static int ranks_a_core(int node_size)
 {
     cpu_set_t set;
     long online = sysconf(_SC_NPROCESSORS_ONLN);
     int cores = sched_getaffinity(0, sizeof set, &set) ? (int)online : CPU_COUNT(&set);
-    return node_size > (cores == 1 ? (int)online : cores);
+    cores = cores == 1 ? (int)online : cores;
+    return cores > 0 ? (node_size + cores - 1) / cores : 1;
 }
 
 static weir_status open_events(struct wr_waiter *w, weir_error *err)
@@ -129,8 +132,11 @@ weir_status wr_waiter_create(const struct wr_waiter_params *params, struct wr_wa
     for (int i = 0; i < w->n; i++)
         w->transports[i] = params->transports[i];
     w->events = w->kick = -1;
-    w->crowded = are_crowded(params->node_size);
+    int ranks = ranks_a_core(params->node_size);
+    w->crowded = ranks > 1;
     w->spin_ns = params->config ? params->config->spin : 50000;
+    w->yield_ns = w->crowded && w->spin_ns ? WR_MAX(w->spin_ns, CROWDED_YIELD_NS) : w->spin_ns;
+    w->gap_ns = GAP_NS * WR_MAX(ranks, 1);
     calibrate(w);
     w->alone = find_alone(w);
     weir_status status = open_events(w, err);
@@ -317,6 +323,19 @@ static void block(struct wr_waiter *w, uint32_t epoch, int64_t deadline, int64_t
         lead(w, epoch, ns);
 }
 
+/*
+ * Between two looks at the clock somebody else has used the core. A rank that does so only now and then should not make the others
+ * sleep for long, for one that is woken costs its waker more than one that yields.
+ */
+static void look_for_gap(struct wr_waiter *w, int64_t before, int64_t now)
+{
+    if (now - before <= w->gap_ns)
+        return;
+    bool again = before < w->contended_until + w->contended_ns;
+    w->contended_ns = again ? WR_MIN(2 * w->contended_ns, LONGEST_CONTENDED_NS) : SHORTEST_CONTENDED_NS;
+    w->contended_until = now + w->contended_ns;
+}
+
 /* Polls for `ns`: 1 when it has ended, 0 when something moved, -1 when nothing did. */
 static int poll_for(struct wr_waiter *w, bool (*ended)(void *arg), void *arg, int64_t ns)
 {
@@ -336,48 +355,54 @@ static int poll_for(struct wr_waiter *w, bool (*ended)(void *arg), void *arg, in
         int64_t now = wr_clock_ns();
         if (!start)
             start = last = now;
-        if (now - last > GAP_NS)
-            w->contended_until = now + CONTENDED_NS;
+        look_for_gap(w, last, now);
         last = now;
         if (now - start >= (now < w->contended_until ? WR_MIN(ns, CONTENDED_SPIN_NS) : ns))
             return -1;
     }
 }
 
+/* Likewise, but once. */
+static int poll_now(struct wr_waiter *w, bool (*ended)(void *arg), void *arg)
+{
+    if (poll_once(w))
+        return ended(arg);
+    return ended(arg) ? 1 : -1;
+}
+
 /*
  * Gives the core to whoever wants it, for a while: to other waiting ranks, which give it back at once. A program that
  * computes does not; then blocking is better, because a thread that wakes up comes before one that only yields.
  */
-static int yield_for(struct wr_waiter *w, bool (*ended)(void *arg), void *arg, int64_t ns)
+static int yield_for(struct wr_waiter *w, bool (*ended)(void *arg), void *arg)
 {
-    int64_t now = wr_clock_ns(), end = now + ns;
+    int64_t now = wr_clock_ns(), end = now + w->yield_ns;
     while (now < end && now >= w->contended_until) {
         int64_t before = now;
         release(w);
         sched_yield();
         acquire(w);
-        if (wr_waiter_progress(w))
+        if (w->crowded ? poll_once(w) : wr_waiter_progress(w))
             return ended(arg);
         if (ended(arg))
             return 1;
         now = wr_clock_ns();
-        if (now - before > GAP_NS)
-            w->contended_until = now + CONTENDED_NS;
+        look_for_gap(w, before, now);
     }
     return -1;
 }
 
 weir_status wr_waiter_wait(struct wr_waiter *w, bool (*ended)(void *arg), void *arg, int64_t deadline)
 {
-    /* with more ranks than cores, who is waited for is likely to want this one: each moment of polling is taken from it */
-    int64_t nap = FIRST_NAP_NS, spin = w->crowded ? 0 : w->spin_ns;
+    int64_t nap = FIRST_NAP_NS;
     if (ended(arg))
         return WEIR_OK;
     for (;;) {
         uint32_t epoch = wr_load_acquire(&w->epoch); /* before ended() */
-        int rc = poll_for(w, ended, arg, spin);
+        /* with more ranks than cores, who is waited for is likely to want this one: each moment of polling is taken from it */
+        int rc = w->crowded ? poll_now(w, ended, arg) : poll_for(w, ended, arg, w->spin_ns);
         if (rc < 0)
-            rc = yield_for(w, ended, arg, w->spin_ns);
+            rc = yield_for(w, ended, arg);
         if (rc > 0)
             return WEIR_OK;
         if (wr_deadline_passed(deadline))

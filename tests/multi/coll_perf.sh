@@ -40,8 +40,11 @@ launch() {
     esac 2>&1
 }
 libraries=weir
-[ ! -x "$top_builddir/perf/mpi-perf.openmpi" ] || [ -z "$mpirun" ] || libraries+=" openmpi"
-[ ! -x "$top_builddir/perf/mpi-perf.mpich" ] || [ -z "$hydra" ] || libraries+=" mpich"
+# the same program over MPI is checked where it is fast: nothing of weir is in it
+if [ -z "${TEST_TIME_FACTOR:-}" ]; then
+    [ ! -x "$top_builddir/perf/mpi-perf.openmpi" ] || [ -z "$mpirun" ] || libraries+=" openmpi"
+    [ ! -x "$top_builddir/perf/mpi-perf.mpich" ] || [ -z "$hydra" ] || libraries+=" mpich"
+fi
 
 # rows EXPECTED: the JSON lines are whole, and right
 rows() {
@@ -61,9 +64,9 @@ for r in rows:
     assert abs(r["busbw"] - factor * r["algbw"]) <= 0.01 * r["algbw"] + 1e-3, r' "$1"
 }
 for library in $libraries; do
-    some=("alltoall" "alltoallv")
-    [ "$library" != weir ] || some=("reduce" "gather" "scatter" "alltoall" "scan" "exscan" "reduce_scatterv" "allgatherv" "gatherv" "scatterv" "alltoallv")
-    for case in "${some[@]}" "barrier" "bcast" "allreduce" "reduce_scatter" "allgather" "allreduce -t int16 -o prod" "reduce_scatter -t uint8 -o xor" \
+    some=("alltoallv")
+    [ "$library" != weir ] || some=("reduce" "gather" "scatter" "scan" "exscan" "reduce_scatterv" "allgatherv" "gatherv" "scatterv" "alltoallv" "allreduce" "reduce_scatter")
+    for case in "${some[@]}" "barrier" "bcast" "alltoall" "allgather" "allreduce -t int16 -o prod" "reduce_scatter -t uint8 -o xor" \
         "allreduce -t fp64 -o min --method sync"; do
         # shellcheck disable=SC2086
         out=$(launch "$library" 3 $case -s 1,1000,70000 -n 3 -w 1 --check --json) || complain "$library: $case: exit code $?: $out"

@@ -12,7 +12,8 @@ passed=0 failed=0
 ccache=$(command -v ccache)
 export CCACHE_DIR=$tmp/ccache
 
-# variant NAME ARGUMENTS...: objects and programs, without optimisation to save time
+# variant NAME ARGUMENTS...: objects and programs, without optimisation to save time. Those that differ in a --without
+# share what configure finds out of the system.
 variant() {
     local name=$1 start=$SECONDS
     shift
@@ -43,7 +44,7 @@ for name in "${variants[@]}"; do
     clang) variant clang CC=clang CXX=clang++ ;;
     gcc-[0-9]* | clang-[0-9]*) variant "$name" "CC=$name" ;;
     debug) variant debug --enable-debug "CC=${ccache:+ccache }gcc" ;;
-    *) variant "without-$name" "--without-$name" "CC=${ccache:+ccache }gcc" ;;
+    *) variant "without-$name" "--without-$name" "CC=${ccache:+ccache }gcc" "--cache-file=$tmp/config.cache" ;;
     esac
 done
 echo "variants: $passed passed, $failed failed"

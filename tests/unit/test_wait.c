@@ -106,6 +106,43 @@ static void a_transport_without_descriptor_is_polled(void **state)
     wr_waiter_destroy(w);
 }
 
+/* True when it is asked for the n-th time; once, before that, it takes long. */
+struct patience {
+    int asked, until, long_at;
+};
+
+static bool is_patient(void *arg)
+{
+    struct patience *p = arg;
+    if (++p->asked == p->long_at)
+        usleep(10000);
+    return p->asked >= p->until;
+}
+
+/* With more ranks than cores, ranks that wait give the core to each other; only while others compute on it they sleep. */
+static void one_long_turn_is_soon_forgotten(void **state)
+{
+    (void)state;
+    struct wr_waiter_params p = {.node_size = 4 * (int)sysconf(_SC_NPROCESSORS_ONLN)};
+    struct patience gap = {.until = 6, .long_at = 4};
+    struct wr_waiter *w;
+    weir_error err;
+    bool slept = true;
+    assert_ok(wr_waiter_create(&p, &w, &err), &err);
+    assert_true(wr_waiter_crowded(w));
+    assert_ok(wr_waiter_wait(w, is_patient, &gap, wr_deadline(60000 * MS)), &err);
+    assert_true(wr_waiter_blocked(w) > 0);
+    for (int i = 0; slept && i < 30; i++) {
+        struct patience no_gap = {.until = 6};
+        uint64_t before = wr_waiter_blocked(w);
+        usleep(1000);
+        wr_waiter_wait(w, is_patient, &no_gap, wr_deadline(MS));
+        slept = wr_waiter_blocked(w) != before;
+    }
+    assert_false(slept);
+    wr_waiter_destroy(w);
+}
+
 /* ---- sleeping in shm ---- */
 
 /* How long the search for lost wake-ups goes on, each way. */
@@ -378,6 +415,7 @@ int main(int argc, char **argv)
         cmocka_unit_test(a_deadline_ends_a_wait),
         cmocka_unit_test(a_kick_ends_a_wait),
         cmocka_unit_test(a_transport_without_descriptor_is_polled),
+        cmocka_unit_test(one_long_turn_is_soon_forgotten),
         cmocka_unit_test(no_wake_up_is_lost_between_processes),
         cmocka_unit_test(no_wake_up_is_lost_between_threads),
         cmocka_unit_test(a_sender_sleeps_until_there_is_room),
