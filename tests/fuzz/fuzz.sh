@@ -19,7 +19,7 @@ fi
 cd "$top_srcdir"
 # fuzz NAME SOURCE...
 libraries=
-seconds=${1:-3}
+seconds=${1:-2}
 fuzz() {
     name=$1
     shift
@@ -36,6 +36,16 @@ fuzz fuzz_wire comm/boot/wire.c comm/boot/siphash.c comm/boot/mapping.c comm/boo
 mkdir -p "$dir/corpus/fuzz_tuning"
 printf 'weir-tuning 1\n# host\nflag 300\ncopy 0.034\nhop1 1e2\nuplink 0\nrails 2\nend\n' >"$dir/corpus/fuzz_tuning/good"
 fuzz fuzz_tuning comm/plan/tuning.c comm/plan/cost.c base/file.c base/log.c
+libraries=-lhwloc
+c=$dir/corpus/fuzz_topo
+mkdir -p "$c"
+printf '0SwitchName=leaf0 Nodes=h[0-1,3]\nSwitchName=leaf1 Nodes=h2\nSwitchName=spine Switches=leaf[0-1]\n' >"$c/switches"
+printf '0BlockName=b0 Nodes=h[0-3]\nBlockSizes=4\n' >"$c/blocks"
+printf '1switch:2 node:2 package:2 numa:2 cache:1 core:2' >"$c/words"
+printf '3\001\000\001' >"$c/card"
+if grep -q '^#define HAVE_JANSSON 1' "$top_builddir/config.h"; then libraries+=" -ljansson"; fi
+fuzz fuzz_topo topo/*.c base/pool.c base/log.c base/file.c
+libraries=
 if grep -q '^#define HAVE_JANSSON 1' "$top_builddir/config.h"; then
     libraries=-ljansson
     c=$dir/corpus/fuzz_ckpt
