@@ -56,6 +56,17 @@ static inline void wr_from_float(void *dst, const float *src, weir_type type, si
         half_to_fp16(dst, src, n);
 }
 
+/* The largest magnitude; as bits, where a NaN is larger than all numbers. */
+static inline float wr_largest(const float *x, size_t n)
+{
+    uint32_t most = 0;
+    WR_LOOP(n) {
+        uint32_t bits = half_bits(x[i]) & 0x7fffffff;
+        most = bits > most ? bits : most;
+    }
+    return half_float(most);
+}
+
 /* The part of a range from element `at` on, m elements. */
 static inline struct wr_rule_range wr_range_part(const struct wr_rule_range *r, uint64_t at, uint64_t m)
 {

@@ -119,23 +119,12 @@ static void load_moments(const int8_t *restrict qm, const uint8_t *restrict qv, 
         v[i] = decode(&second, BITS_SECOND, (float)qv[i], scale_v);
 }
 
-/* The largest magnitude; as bits, where a NaN is larger than all numbers. */
-static float largest(const float *x, size_t n)
-{
-    uint32_t most = 0;
-    WR_LOOP(n) {
-        uint32_t bits = half_bits(x[i]) & 0x7fffffff;
-        most = bits > most ? bits : most;
-    }
-    return half_float(most);
-}
-
 static void store_moments(int8_t *restrict qm, uint8_t *restrict qv, const float *restrict m, const float *restrict v,
                           size_t n, float *scale_m, float *scale_v, const struct adamw8 *c)
 {
     const struct code first = c->first, second = c->second;
-    *scale_m = largest(m, n);
-    *scale_v = largest(v, n);
+    *scale_m = wr_largest(m, n);
+    *scale_v = wr_largest(v, n);
     float by_m = *scale_m != 0 ? 1 / *scale_m : 0, by_v = *scale_v != 0 ? 1 / *scale_v : 0;
     WR_LOOP(n) {
         int code = encode(&first, BITS_FIRST, fabsf(m[i]) * by_m);

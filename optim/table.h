@@ -4,6 +4,7 @@
 #define WR_OPTIM_TABLE_H
 
 #include "base/isa.h"
+#include "optim/quant.h"
 #include "optim/rule.h"
 
 /* The loops behind weir/vector.h; pointers stand at the first element. */
@@ -27,6 +28,7 @@ struct wr_optim_table {
     const struct wr_rule_class *const *rules; /* by weir_rule_kind */
     const struct wr_vector_loops *vector;
     const struct wr_softmax_loops *softmax;
+    const struct wr_quant_loops *quant;
 };
 
 /* The table of an instruction set that the build has. */

@@ -15,6 +15,7 @@ CLASS(muon);
 CLASS(adamw8);
 extern const struct wr_vector_loops WR_ISA_NAME(wr_vector_loops);
 extern const struct wr_softmax_loops WR_ISA_NAME(wr_softmax_loops);
+extern const struct wr_quant_loops WR_ISA_NAME(wr_quant_loops);
 extern const struct wr_optim_table WR_ISA_NAME(wr_optim);
 
 static const struct wr_rule_class *const rules[] = {
@@ -25,4 +26,5 @@ static const struct wr_rule_class *const rules[] = {
     [WEIR_RULE_MUON] = &WR_ISA_NAME(wr_rule_muon), [WEIR_RULE_ADAMW8] = &WR_ISA_NAME(wr_rule_adamw8),
 };
 
-const struct wr_optim_table WR_ISA_NAME(wr_optim) = {rules, &WR_ISA_NAME(wr_vector_loops), &WR_ISA_NAME(wr_softmax_loops)};
+const struct wr_optim_table WR_ISA_NAME(wr_optim) = {rules, &WR_ISA_NAME(wr_vector_loops), &WR_ISA_NAME(wr_softmax_loops),
+                                                        &WR_ISA_NAME(wr_quant_loops)};

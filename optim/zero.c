@@ -29,6 +29,9 @@ static weir_status arrange(weir_zero *zero, weir_error *err)
     if (zero->nranks % group || (zero->o.shard_group > (uint64_t)zero->nranks))
         return wr_error_set(err, WEIR_ERR_INVALID, "choose a divisor of the number of ranks", "%d ranks cannot be divided into groups of %llu",
                             zero->nranks, (unsigned long long)zero->o.shard_group);
+    weir_status status = wr_zero_options_fit(&zero->o, group, err);
+    if (status != WEIR_OK)
+        return status;
     if (wr_zero_reproducible(zero) && (zero->nranks & (zero->nranks - 1) || zero->nranks > WR_ZERO_TREE_MOST))
         return wr_error_set(err, WEIR_ERR_INVALID, "take a power of two", "%d ranks have no complete binary tree, or more than %d leaves",
                             zero->nranks, WR_ZERO_TREE_MOST);
@@ -100,7 +103,7 @@ static uint64_t hash_options(const weir_zero *zero)
     const weir_zero_options *o = &zero->o;
     uint64_t h = mix_real(mix_real(wr_zero_layout_hash(&zero->l), o->loss_scale), o->clip_norm);
     const uint64_t numbers[] = {o->stage, o->flags, o->param_type, o->grad_type, o->reduce_type, o->partition, o->reduce, o->accumulate,
-                                o->bucket_bytes, o->prefetch_bytes, o->shard_group, o->scale_window, o->nonfinite, o->seed, o->norm_comm != NULL};
+                                o->bucket_bytes, o->prefetch_bytes, o->shard_group, o->scale_window, o->nonfinite, o->seed, o->norm_comm != NULL, o->quant_block, o->secondary_group};
     for (size_t i = 0; i < WR_ARRAY_SIZE(numbers); i++)
         h = mix(h, numbers[i]);
     for (uint64_t g = 0; g < o->ngroups; g++)

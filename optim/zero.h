@@ -2,7 +2,8 @@
 /*
  * The ZeRO engine, inside. zero_layout.c says where everything is, zero.c makes and ends engines, zero_hooks.c follows the program
  * through its passes, zero_grad.c reduces gradients, zero_live.c gathers parameters (stage 3), zero_order.c remembers the order of
- * units, zero_step.c agrees on a step, zero_update.c applies the rules, zero_state.c lets others look at it.
+ * units, zero_step.c agrees on a step, zero_update.c applies the rules, zero_state.c lets others look at it. zero_quant.c and
+ * zero_quant_grad.c are parameters and gradients that travel as int8.
  *
  * Three communicators: `all` ranks; `shard`, among which everything is divided; `replica`, those that have the same shard. Stage 0
  * has shards of one rank and all ranks as replicas, so it needs no code of its own: a gradient is reduce-scattered over `shard`,
@@ -22,6 +23,7 @@
 #include <weir/vector.h>
 
 #include "base/compiler.h"
+#include "optim/quant.h"
 #include "optim/zero_layout.h"
 
 /* Part of a tensor in this rank's shard. */
@@ -83,7 +85,8 @@ struct wr_zero_grad_block {
     bool stale;                /* the slot holds what it had in the last step */
 };
 
-enum wr_zero_phase { WR_ZERO_SCATTERING, WR_ZERO_SCATTERED, WR_ZERO_REDUCING };
+/* In the order of time; the first one only with quantised gradients. */
+enum wr_zero_phase { WR_ZERO_IN_NODE, WR_ZERO_SCATTERING, WR_ZERO_SCATTERED, WR_ZERO_REDUCING };
 
 /* A section on its way. */
 struct wr_zero_job {
@@ -100,6 +103,18 @@ struct wr_zero_job {
 };
 
 enum { WR_ZERO_JOBS = 16 };
+
+/* Quantised gradients (zero_quant_grad.c). */
+struct wr_zero_quant {
+    weir_comm *node, *rail; /* ranks of the node; those that have sums of nodes to exchange. NULL: none but this one */
+    bool own_rail;          /* rail is not `shard` */
+    bool equal;             /* all nodes have as many ranks: a rail is the ranks with one local rank, by node */
+    const weir_topo *topo;  /* of `shard` */
+    int my_node, local, nlocal, nnodes;
+    weir_mem *memory;       /* WR_ZERO_QUANT_JOBS times `bytes` */
+    uint64_t bytes;
+    uint64_t *counts[4];    /* room for the numbers of a call: sent, where from, received, where to */
+};
 
 struct wr_zero_grads {
     weir_mem *memory;          /* once: the gradients of the model; every: room for slots */
@@ -147,14 +162,17 @@ struct wr_zero_live_block {
     bool shared;             /* in the window of the node */
     weir_request **requests; /* by part: section and owner; NULL where there is nothing to wait for */
     uint8_t *mine;           /* shared, by part: this rank reads it */
+    uint8_t *packed;         /* quantised, by part: it comes as int8 and is to be unpacked */
+    unsigned char *staging;  /* quantised, while it is coming: where parts come from other nodes */
     uint64_t nparts;
 };
 
-/* A window of the node, in which blocks are gathered for all of its ranks (zero_window.c). */
+/* A window of the node, or of a secondary group, in which blocks are gathered for all of its ranks (zero_window.c). */
 struct wr_zero_window {
     weir_mem *memory;
-    bool shared;        /* this node has one */
-    int nlocal, local;  /* ranks of the node that divide the model; which of them this one is */
+    weir_comm *group;   /* the secondary group; else NULL */
+    bool shared;        /* there is one for this rank */
+    int nlocal, local;  /* ranks that share it; which of them this one is */
     uint64_t *slot_of;  /* by block */
     struct {
         uint64_t head, data, bytes; /* where it is in the window */
@@ -164,6 +182,9 @@ struct wr_zero_window {
 struct wr_zero_live {
     weir_mem *shards;         /* this rank's shard of the model, in param_type, for others to read */
     weir_mem *memory;         /* where blocks are gathered */
+    weir_mem *codes;          /* quantised: this rank's shard as int8, for others to read */
+    weir_mem *staging;        /* quantised: where blocks of other nodes come in */
+    struct wr_zero_room staging_room;
     struct wr_zero_room room;
     uint64_t bytes, ahead_bytes; /* of blocks that are gathered; of those that nobody has used yet */
     struct wr_zero_window window;
@@ -192,6 +213,7 @@ struct weir_zero {
     uint64_t nparts;
     struct wr_zero_grads g;
     struct wr_zero_live live;
+    struct wr_zero_quant q;
     struct wr_zero_order order[WR_ZERO_PASSES];
     double *norm_blocks;         /* reproducible: sums of squares by block of each tensor, twice */
     double *tensor_sums;         /* access tensor: two for each tensor of the model */
@@ -338,6 +360,48 @@ weir_status wr_zero_live_forget(weir_zero *zero);
 
 /* Starts to read the part of a section that a rank owns; request NULL: it is there. */
 weir_status wr_zero_live_read(weir_zero *zero, uint64_t block, const struct wr_zero_section *s, int owner, weir_request **request);
+
+/* Waits for a part of a block that this rank reads. */
+weir_status wr_zero_live_part(weir_zero *zero, uint64_t block, uint64_t part);
+
+/* ---- zero_quant.c: parameters as int8 ---- */
+
+static inline bool wr_zero_quantized_params(const weir_zero *zero)
+{
+    return zero->o.flags & WEIR_ZERO_QUANTIZED_PARAMS && zero->nshard > 1;
+}
+
+/* Memory, which is collective. */
+weir_status wr_zero_quant_create(weir_zero *zero);
+void wr_zero_quant_destroy(weir_zero *zero);
+
+/* This rank's part of a section has changed. */
+void wr_zero_quant_pack(weir_zero *zero, const struct wr_zero_section *s);
+
+/* A block has room for what comes from other nodes; false when there is none. */
+bool wr_zero_quant_stage(weir_zero *zero, uint64_t block);
+void wr_zero_quant_unstage(weir_zero *zero, uint64_t block);
+
+/* As wr_zero_live_read(), of a block that has been staged; and what there is to do when the request has completed. */
+weir_status wr_zero_quant_read(weir_zero *zero, uint64_t block, const struct wr_zero_section *s, int owner, weir_request **request);
+void wr_zero_quant_arrived(weir_zero *zero, uint64_t block, uint64_t part);
+
+/* ---- zero_quant_grad.c: gradients as int8 ---- */
+
+static inline bool wr_zero_quantized_grads(const weir_zero *zero)
+{
+    return zero->o.flags & WEIR_ZERO_QUANTIZED_GRADS && zero->nshard > 1;
+}
+
+/* Arrays of this rank, then communicators and memory, which is collective. */
+weir_status wr_zero_quant_grad_prepare(weir_zero *zero);
+weir_status wr_zero_quant_grad_create(weir_zero *zero);
+void wr_zero_quant_grad_destroy(weir_zero *zero);
+
+/* The first exchange of a job; the second, when that has completed; the sum, when both have: it stands where a reduction leaves it. */
+weir_status wr_zero_quant_grad_begin(weir_zero *zero, struct wr_zero_job *job);
+weir_status wr_zero_quant_grad_across(weir_zero *zero, struct wr_zero_job *job);
+void wr_zero_quant_grad_end(weir_zero *zero, struct wr_zero_job *job);
 
 /* ---- zero_window.c ---- */
 

@@ -92,7 +92,7 @@ weir_status weir_zero_config_options(const weir_zero_config *config, weir_zero_o
         made.ngroups = options->ngroups;
     }
     made.norm_comm = options->norm_comm;
-    made.flags = options->flags;
+    made.flags |= options->flags;
     made.partition = options->partition;
     made.reduce = options->reduce;
     made.nonfinite = options->nonfinite;

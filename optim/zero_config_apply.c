@@ -205,13 +205,13 @@ static weir_status refuse_absent(const struct wr_zero_raw *raw, weir_error *err)
          "gradients are divided after they were reduced, in fp32"},
         {raw->sparse == 1, "sparse_gradients", "gradients are dense"},
         {raw->amp == 1, "amp.enabled", "there is no amp: take bf16 or fp16"},
-        {raw->hpz > 1, "zero_optimization.zero_hpz_partition_size", "there are no secondary shards"},
-        {raw->quantized_weights == 1, "zero_optimization.zero_quantized_weights",
-         "parameters travel in their own type"},
-        {raw->quantized_frozen == 1, "zero_optimization.zero_quantized_nontrainable_weights",
-         "parameters travel in their own type"},
-        {raw->quantized_gradients == 1, "zero_optimization.zero_quantized_gradients",
-         "gradients travel as communication_data_type says"},
+        {raw->hpz > 1 && raw->stage != 3, "zero_optimization.zero_hpz_partition_size", "secondary groups are for stage 3"},
+        {raw->quantized_weights == 1 && raw->stage != 3, "zero_optimization.zero_quantized_weights",
+         "only stage 3 moves parameters as int8"},
+        {raw->quantized_frozen == 1 && raw->quantized_weights != 1, "zero_optimization.zero_quantized_nontrainable_weights",
+         "parameters travel as int8 all together, with zero_quantized_weights"},
+        {raw->quantized_gradients == 1 && raw->stage < 1, "zero_optimization.zero_quantized_gradients",
+         "stages 1 to 3 move gradients as int8"},
         {raw->cpu_offload == 1, "zero_optimization.cpu_offload", "everything is in this machine's memory anyway"},
         {*raw->offload_optimizer && strcmp(raw->offload_optimizer, "none"),
          "zero_optimization.offload_optimizer.device", "states stay in memory"},
@@ -238,6 +238,9 @@ static weir_status apply_zero(const struct wr_zero_raw *raw, weir_zero_options *
         return wrong(err, "zero_optimization.stage", "it is 0 to 3");
     o->stage = raw->stage > 0 ? (uint64_t)raw->stage : 0;
     o->shard_group = raw->shard_group > 0 ? (uint64_t)raw->shard_group : 0;
+    o->secondary_group = raw->hpz > 1 ? (uint64_t)raw->hpz : 0;
+    o->flags |= raw->quantized_weights == 1 ? WEIR_ZERO_QUANTIZED_PARAMS : 0;
+    o->flags |= raw->quantized_gradients == 1 ? WEIR_ZERO_QUANTIZED_GRADS : 0;
     o->clip_norm = or_else(raw->clip, 0);
     if (o->clip_norm < 0)
         return wrong(err, "gradient_clipping", "it is 0 or more");

@@ -81,10 +81,10 @@
     X("zero_optimization", "stage3_max_reuse_distance", COUNT, reuse, "`reuse_bytes`, elements of `param_type`") \
     X("zero_optimization", "stage3_param_persistence_threshold", COUNT, persistent, "`persistent_bytes`, elements of `param_type`; of a unit instead of a tensor") \
     X("zero_optimization", "mics_shard_size", COUNT, shard_group, "`shard_group`; -1: all ranks") \
-    X("zero_optimization", "zero_hpz_partition_size", COUNT, hpz, "1 only") \
-    X("zero_optimization", "zero_quantized_weights", FLAG, quantized_weights, "false only") \
-    X("zero_optimization", "zero_quantized_nontrainable_weights", FLAG, quantized_frozen, "false only") \
-    X("zero_optimization", "zero_quantized_gradients", FLAG, quantized_gradients, "false only") \
+    X("zero_optimization", "zero_hpz_partition_size", COUNT, hpz, "`secondary_group`; 1: none") \
+    X("zero_optimization", "zero_quantized_weights", FLAG, quantized_weights, "`WEIR_ZERO_QUANTIZED_PARAMS` in `flags`") \
+    X("zero_optimization", "zero_quantized_nontrainable_weights", FLAG, quantized_frozen, "true only with `zero_quantized_weights`, which is for all parameters") \
+    X("zero_optimization", "zero_quantized_gradients", FLAG, quantized_gradients, "`WEIR_ZERO_QUANTIZED_GRADS` in `flags`") \
     X("zero_optimization", "mics_hierarchical_params_gather", ANY, none, "without effect: gathers follow the topology") \
     X("zero_optimization", "offload_optimizer", BLOCK, none, "see below") \
     X("zero_optimization", "offload_param", BLOCK, none, "see below") \

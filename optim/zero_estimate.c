@@ -4,6 +4,7 @@
 
 #include "base/compiler.h"
 #include "base/error.h"
+#include "optim/quant.h"
 #include "optim/zero_layout.h"
 
 /* Bytes of the states and masters that a rank has. */
@@ -26,6 +27,34 @@ static void add_shard(const weir_zero_options *o, const struct wr_zero_layout *l
     }
 }
 
+/* Bytes of the parts of a section that others have, or the whole of it with rank -1, when parts travel as int8 or else as `size` bytes. */
+static uint64_t wire(const weir_zero_options *o, const struct wr_zero_layout *l, const struct wr_zero_section *s, int rank, bool quantised, uint64_t size)
+{
+    uint64_t bytes = 0;
+    for (int r = 0; r < l->ranks; r++) {
+        uint64_t n = wr_zero_part(s, r);
+        bytes += r == rank ? 0 : quantised ? wr_quant_bytes(n, o->quant_block) : n * size;
+    }
+    return bytes;
+}
+
+/* Ranks that keep a second copy among them; 0: none do. How many are on a node is not known here: as if there were one. */
+static uint64_t keepers(const weir_zero_options *o)
+{
+    return o->secondary_group <= 1 ? 0 : o->secondary_group == WEIR_ZERO_NODE ? 1 : o->secondary_group;
+}
+
+/* What a rank gets of a section in a step with stage 3. A group of G gets what it does not own, and each rank its share of that. */
+static uint64_t gathered(const weir_zero_options *o, const struct wr_zero_layout *l, const struct wr_zero_section *s, int rank, uint64_t w)
+{
+    bool quantised = o->flags & WEIR_ZERO_QUANTIZED_PARAMS;
+    uint64_t others = wire(o, l, s, rank, quantised, w), g = keepers(o);
+    if (!g || l->ranks == 1)
+        return 2 * o->accumulate * others;
+    uint64_t all = wire(o, l, s, -1, quantised, w);
+    return (all - WR_MIN(g * (all - others), all)) / g;
+}
+
 static void add_traffic(const weir_zero_options *o, const struct wr_zero_layout *l, int rank, int replicas, weir_zero_budget *b)
 {
     uint64_t w = weir_type_size((weir_type)o->param_type), d = weir_type_size((weir_type)o->reduce_type);
@@ -33,10 +62,11 @@ static void add_traffic(const weir_zero_options *o, const struct wr_zero_layout 
     for (uint64_t s = 0; s < l->nsections; s++) {
         const struct wr_zero_section *section = &l->sections[s];
         uint64_t own = wr_zero_part(section, rank), others = section->n - own, r = (uint64_t)replicas;
+        uint64_t scattered = wire(o, l, section, rank, o->flags & WEIR_ZERO_QUANTIZED_GRADS, d);
         if (section->trainable)
-            b->reduce_bytes += rounds * (others * d + (o->flags & WEIR_ZERO_REPRODUCIBLE ? own * d * (r - 1) : 2 * own * d * (r - 1) / r));
+            b->reduce_bytes += rounds * (scattered + (o->flags & WEIR_ZERO_REPRODUCIBLE ? own * d * (r - 1) : 2 * own * d * (r - 1) / r));
         if (o->stage == 3)
-            b->gather_bytes += 2 * o->accumulate * others * w;
+            b->gather_bytes += gathered(o, l, section, rank, w);
         else if (section->trainable)
             b->gather_bytes += others * w;
     }
@@ -66,10 +96,10 @@ static void fill(const weir_zero_options *o, const struct wr_zero_layout *l, int
         shard += l->sections[s].trainable ? wr_zero_part(&l->sections[s], largest) : 0;
     b->parameters = l->parameters;
     b->trainable = l->trainable;
-    b->param_bytes = (o->stage == 3 ? most : l->n) * w;
+    b->param_bytes = (o->stage == 3 ? most : l->n) * w + wr_zero_codes_bytes(o, l, largest);
     add_shard(o, l, largest, b);
-    b->live_bytes = wr_zero_live_room(o, l);
-    b->grad_bytes = wr_zero_grad_room(o, l) + (o->reduce == WEIR_ZERO_REDUCE_EVERY ? wr_zero_levels(o) * shard * sizeof(float) : 0);
+    b->live_bytes = wr_zero_live_room(o, l) / WR_MAX(keepers(o), 1) + wr_zero_staging_room(o, l);
+    b->grad_bytes = wr_zero_grad_room(o, l) + wr_zero_quant_grad_room(o, l) + (o->reduce == WEIR_ZERO_REDUCE_EVERY ? wr_zero_levels(o) * shard * sizeof(float) : 0);
     if (o->flags & WEIR_ZERO_REPRODUCIBLE)
         b->grad_bytes += rows_bytes(o, l, replicas);
     b->total_bytes = b->param_bytes + b->master_bytes + b->state_bytes + b->live_bytes + b->grad_bytes;
@@ -89,6 +119,9 @@ weir_status weir_zero_estimate(const weir_zero_options *options, const weir_zero
     if (nranks < 1 || nranks % group)
         return wr_error_set(error, WEIR_ERR_INVALID, "choose a divisor of the number of ranks", "%d ranks cannot be divided into groups of %d",
                             nranks, group);
+    status = wr_zero_options_fit(&o, group, error);
+    if (status != WEIR_OK)
+        return status;
     status = wr_zero_layout_make(&l, &o, units, nunits, group, error);
     if (status != WEIR_OK)
         return status;

@@ -67,7 +67,7 @@ weir_status wr_zero_grads_prepare(weir_zero *zero)
     }
     if (!once(&zero->o) && !(g->shard = wr_zero_alloc(zero, wr_zero_levels(&zero->o) * g->shard_n * sizeof(float), "sums of gradients")))
         return WEIR_ERR_NO_MEMORY;
-    return WEIR_OK;
+    return wr_zero_quantized_grads(zero) ? wr_zero_quant_grad_prepare(zero) : WEIR_OK;
 }
 
 weir_status wr_zero_grads_create(weir_zero *zero)
@@ -78,6 +78,8 @@ weir_status wr_zero_grads_create(weir_zero *zero)
     if (status != WEIR_OK)
         return wr_zero_comm_failed(zero, status);
     wr_zero_count(zero, (int64_t)bytes);
+    if (wr_zero_quantized_grads(zero) && (status = wr_zero_quant_grad_create(zero)) != WEIR_OK)
+        return status;
     g->room.base = weir_mem_ptr(g->memory);
     g->room.bytes = once(&zero->o) ? 0 : bytes;
     for (uint64_t b = 0; once(&zero->o) && b < zero->l.nblocks; b++)
@@ -99,6 +101,7 @@ void wr_zero_grads_destroy(weir_zero *zero)
     for (uint64_t i = 0; g->slots && i < g->nslots; i++)
         if (g->slots[i].overflow)
             wr_zero_unmap(zero, g->slots[i].data, g->slots[i].bytes);
+    wr_zero_quant_grad_destroy(zero);
     if (g->memory)
         weir_mem_free(g->memory);
     free(g->slots);

@@ -22,6 +22,9 @@ enum { WR_ZERO_ALIGN = 32 };
 /* Reproducible: reductions under way, each with the rows of all ranks. */
 enum { WR_ZERO_ROWS = 2, WR_ZERO_TREE_MOST = 1024 };
 
+/* Quantised gradients: reductions under way, each with room for what it sends and receives. */
+enum { WR_ZERO_QUANT_JOBS = 2 };
+
 struct wr_zero_tensor {
     weir_zero_tensor said;         /* as the program gave it; name and callbacks are not kept */
     char *name;                    /* "unit.tensor" */
@@ -81,9 +84,17 @@ uint64_t wr_zero_layout_hash(const struct wr_zero_layout *layout);
 /* Copies options of any size over the defaults and checks them; fills in what is to be chosen. */
 weir_status wr_zero_options_read(const weir_zero_options *given, weir_zero_options *options, weir_error *err);
 
+/* Whether `ranks` ranks can divide a model in the way that options say; only the secondary group depends on that. */
+weir_status wr_zero_options_fit(const weir_zero_options *options, int ranks, weir_error *err);
+
 /* Bytes of memory that an engine takes: for gradients, all of them (once) or those at work (every); for gathered parameters. */
 uint64_t wr_zero_grad_room(const weir_zero_options *o, const struct wr_zero_layout *l);
 uint64_t wr_zero_live_room(const weir_zero_options *o, const struct wr_zero_layout *l);
+
+/* Quantised: a rank's shard of the model in int8, room for what comes from other nodes, for gradients that are sent and received. */
+uint64_t wr_zero_codes_bytes(const weir_zero_options *o, const struct wr_zero_layout *l, int rank);
+uint64_t wr_zero_staging_room(const weir_zero_options *o, const struct wr_zero_layout *l);
+uint64_t wr_zero_quant_grad_room(const weir_zero_options *o, const struct wr_zero_layout *l);
 
 /* Sums of gradients that are kept in a step: a level for each power of two of passes when it is reproducible, else one. */
 static inline unsigned wr_zero_levels(const weir_zero_options *o)

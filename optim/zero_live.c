@@ -28,7 +28,7 @@ static bool is_fixed(const weir_zero *zero, uint64_t block)
 
 /* ---- making ---- */
 
-/* What the largest need of a unit takes, at least, and no more than all. */
+/* What the largest need of a unit takes, at least, and no more than all; all in a secondary group. */
 uint64_t wr_zero_live_room(const weir_zero_options *o, const struct wr_zero_layout *l)
 {
     uint64_t size = weir_type_size((weir_type)o->param_type), least = 0, all = l->n * size;
@@ -40,7 +40,7 @@ uint64_t wr_zero_live_room(const weir_zero_options *o, const struct wr_zero_layo
             need += l->blocks[l->units[u].blocks[i]].n * size;
         least = WR_MAX(least, need);
     }
-    return WR_MIN(WR_MAX(least, o->max_live_bytes), all);
+    return o->secondary_group > 1 ? all : WR_MIN(WR_MAX(least, o->max_live_bytes), all);
 }
 
 weir_status wr_zero_live_prepare(weir_zero *zero)
@@ -51,14 +51,16 @@ weir_status wr_zero_live_prepare(weir_zero *zero)
         return WEIR_OK;
     live->blocks = calloc(nblocks, sizeof *live->blocks);
     live->room.spans = calloc(nblocks, sizeof *live->room.spans);
-    live->room.cap = nblocks;
-    if (!live->blocks || !live->room.spans)
+    live->room.cap = live->staging_room.cap = nblocks;
+    live->staging_room.spans = calloc(nblocks, sizeof *live->staging_room.spans);
+    if (!live->blocks || !live->room.spans || !live->staging_room.spans)
         return wr_error_memory(&zero->error, nblocks * sizeof *live->blocks, "the blocks of a model");
     for (uint64_t b = 0; b < nblocks; b++) {
         live->blocks[b].nparts = zero->l.blocks[b].nsections * (uint64_t)zero->nshard;
         live->blocks[b].requests = calloc(live->blocks[b].nparts + 1, sizeof(weir_request *));
         live->blocks[b].mine = calloc(live->blocks[b].nparts + 1, 1);
-        if (!live->blocks[b].requests || !live->blocks[b].mine)
+        live->blocks[b].packed = calloc(live->blocks[b].nparts + 1, 1);
+        if (!live->blocks[b].requests || !live->blocks[b].mine || !live->blocks[b].packed)
             return wr_error_memory(&zero->error, live->blocks[b].nparts * sizeof(weir_request *), "the gathering of a block");
     }
     return wr_zero_window_prepare(zero);
@@ -71,6 +73,8 @@ weir_status wr_zero_live_create(weir_zero *zero)
     weir_status status = weir_mem_alloc(zero->nshard > 1 ? zero->shard : zero->all, shard, 0, &live->shards);
     if (status != WEIR_OK)
         return wr_zero_comm_failed(zero, status);
+    if (wr_zero_quantized_params(zero) && (status = wr_zero_quant_create(zero)) != WEIR_OK)
+        return status;
     if (room && !(zero->o.flags & WEIR_ZERO_PRIVATE) && (status = wr_zero_window_create(zero, room)) != WEIR_OK)
         return status;
     room = live->window.shared ? 0 : room;
@@ -98,17 +102,28 @@ void wr_zero_live_destroy(weir_zero *zero)
             wr_zero_unmap(zero, live->blocks[b].data, live->blocks[b].bytes);
         free(live->blocks[b].requests);
         free(live->blocks[b].mine);
+        free(live->blocks[b].packed);
     }
     wr_zero_window_destroy(zero);
+    wr_zero_quant_destroy(zero);
     if (live->memory)
         weir_mem_free(live->memory);
     if (live->shards)
         weir_mem_free(live->shards);
     free(live->blocks);
     free(live->room.spans);
+    free(live->staging_room.spans);
 }
 
 /* ---- one block ---- */
+
+weir_status wr_zero_live_part(weir_zero *zero, uint64_t block, uint64_t part)
+{
+    weir_status status = wr_zero_wait(zero, &zero->live.blocks[block].requests[part]);
+    if (status == WEIR_OK)
+        wr_zero_quant_arrived(zero, block, part);
+    return status;
+}
 
 static weir_status complete(weir_zero *zero, uint64_t block)
 {
@@ -119,9 +134,10 @@ static weir_status complete(weir_zero *zero, uint64_t block)
     if (b->shared)
         status = wr_zero_window_complete(zero, block);
     for (uint64_t i = 0; !b->shared && status == WEIR_OK && i < b->nparts; i++)
-        status = wr_zero_wait(zero, &b->requests[i]);
+        status = wr_zero_live_part(zero, block, i);
     if (status != WEIR_OK)
         return status;
+    wr_zero_quant_unstage(zero, block);
     b->state = WR_ZERO_LIVE;
     zero->report.hidden_ns += wr_clock_ns() - b->started;
     return WEIR_OK;
@@ -140,6 +156,7 @@ static weir_status drop(weir_zero *zero, uint64_t block)
     weir_status status = b->shared && b->state == WR_ZERO_COMING ? wr_zero_window_own(zero, block) : complete(zero, block);
     if (status != WEIR_OK)
         return status;
+    wr_zero_quant_unstage(zero, block);
     used(zero, b);
     zero->live.bytes -= b->bytes;
     if (b->shared)
@@ -156,6 +173,8 @@ static weir_status drop(weir_zero *zero, uint64_t block)
 
 weir_status wr_zero_live_read(weir_zero *zero, uint64_t block, const struct wr_zero_section *s, int owner, weir_request **request)
 {
+    if (wr_zero_quantized_params(zero))
+        return wr_zero_quant_read(zero, block, s, owner, request);
     unsigned char *to = zero->live.blocks[block].data + (s->at + wr_zero_bound(s, owner)) * zero->wsize;
     uint64_t bytes = wr_zero_part(s, owner) * zero->wsize, from = wr_zero_shard_at(s, owner) * zero->wsize;
     *request = NULL;
@@ -185,11 +204,22 @@ static weir_status begin_alone(weir_zero *zero, uint64_t block)
     return status == WEIR_OK ? WEIR_OK : wr_zero_comm_failed(zero, status);
 }
 
+/* Room for what comes from other nodes; blocks that are coming are completed until there is some. */
+static weir_status find_staging(weir_zero *zero, uint64_t block)
+{
+    weir_status status = WEIR_OK;
+    for (uint64_t i = 0; status == WEIR_OK && !wr_zero_quant_stage(zero, block); i++)
+        status = i < zero->l.nblocks ? complete(zero, i) : wr_zero_fail(zero, WEIR_ERR_INTERNAL, NULL, "no room for a block of int8");
+    return status;
+}
+
 /* Begins to read a block that has memory. */
 static weir_status begin(weir_zero *zero, uint64_t block)
 {
     struct wr_zero_live_block *b = &zero->live.blocks[block];
     weir_status status = wr_zero_wait(zero, &zero->fences[b->first ? 0 : 1]);
+    if (status == WEIR_OK)
+        status = find_staging(zero, block);
     if (status != WEIR_OK)
         return status;
     b->started = wr_clock_ns();
@@ -333,8 +363,12 @@ static bool ahead(weir_zero *zero, uint64_t block, weir_status *status)
         return true;
     if (live->updating && !b->first)
         return false;
-    if (live->ahead_bytes + bytes > zero->o.prefetch_bytes || !place(zero, block))
+    if (live->ahead_bytes + bytes > zero->o.prefetch_bytes || !wr_zero_quant_stage(zero, block))
         return false;
+    if (!place(zero, block)) {
+        wr_zero_quant_unstage(zero, block);
+        return false;
+    }
     count(zero, b, bytes);
     b->ahead = true;
     live->ahead_bytes += bytes;

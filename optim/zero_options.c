@@ -5,6 +5,7 @@
 
 #include "base/compiler.h"
 #include "base/error.h"
+#include "optim/quant.h"
 #include "optim/zero_layout.h"
 
 static bool is_half(uint64_t type)
@@ -35,9 +36,25 @@ static const char *not_reproducible(const weir_zero_options *o)
     return NULL;
 }
 
+static const char *wrong_quantized(const weir_zero_options *o)
+{
+    bool params = o->flags & WEIR_ZERO_QUANTIZED_PARAMS, grads = o->flags & WEIR_ZERO_QUANTIZED_GRADS;
+    if (!o->quant_block || o->quant_block % WR_QUANT_GRAIN || o->quant_block > WR_QUANT_MOST)
+        return "quant_block is a multiple of 32, at most 4096";
+    if ((params || grads) && o->flags & WEIR_ZERO_REPRODUCIBLE)
+        return "reproducible parameters and gradients travel as they are";
+    if (params && o->stage != 3)
+        return "quantised parameters are for stage 3";
+    if (grads && o->stage == 0)
+        return "quantised gradients are for stages 1 to 3";
+    if (o->secondary_group > 1 && (o->stage != 3 || o->flags & WEIR_ZERO_PRIVATE))
+        return "a secondary group is for stage 3, where ranks do not gather for themselves";
+    return NULL;
+}
+
 static const char *wrong(const weir_zero_options *o)
 {
-    if (o->stage > 3 || o->flags & ~(WEIR_ZERO_PRIVATE | WEIR_ZERO_REPRODUCIBLE))
+    if (o->stage > 3 || o->flags & ~(WEIR_ZERO_PRIVATE | WEIR_ZERO_REPRODUCIBLE | WEIR_ZERO_QUANTIZED_PARAMS | WEIR_ZERO_QUANTIZED_GRADS))
         return "stages are 0 to 3, and a flag is set that does not exist";
     if (!o->groups || !o->ngroups)
         return "there must be a group at least";
@@ -53,7 +70,8 @@ static const char *wrong(const weir_zero_options *o)
         return "accumulate and bucket_bytes are 1 or more";
     if (!(o->clip_norm >= 0) || !(o->loss_scale > 0) || isinf(o->loss_scale))
         return "clip_norm is 0 or more, loss_scale more than 0";
-    return o->flags & WEIR_ZERO_REPRODUCIBLE ? not_reproducible(o) : NULL;
+    const char *what = wrong_quantized(o);
+    return !what && o->flags & WEIR_ZERO_REPRODUCIBLE ? not_reproducible(o) : what;
 }
 
 weir_status wr_zero_options_read(const weir_zero_options *given, weir_zero_options *options, weir_error *err)
@@ -73,4 +91,13 @@ weir_status wr_zero_options_read(const weir_zero_options *given, weir_zero_optio
         o.reduce = o.stage >= 2 || o.flags & WEIR_ZERO_REPRODUCIBLE ? WEIR_ZERO_REDUCE_EVERY : WEIR_ZERO_REDUCE_ONCE;
     *options = o;
     return WEIR_OK;
+}
+
+weir_status wr_zero_options_fit(const weir_zero_options *options, int ranks, weir_error *err)
+{
+    uint64_t group = options->secondary_group;
+    if (group <= 1 || group == WEIR_ZERO_NODE || (uint64_t)ranks % group == 0)
+        return WEIR_OK;
+    return wr_error_set(err, WEIR_ERR_INVALID, "choose a divisor of them", "%d ranks that divide a model cannot be divided into secondary groups of %llu",
+                        ranks, (unsigned long long)group);
 }

@@ -76,6 +76,8 @@ static weir_status scatter(weir_zero *zero, struct wr_zero_job *job)
     weir_type type = (weir_type)zero->o.reduce_type;
     if (wr_zero_reproducible(zero))
         return wr_zero_repro_collect(zero, job);
+    if (wr_zero_quantized_grads(zero))
+        return wr_zero_quant_grad_begin(zero, job);
     if (zero->nshard == 1) {
         job->phase = WR_ZERO_SCATTERED;
         return WEIR_OK;
@@ -91,6 +93,8 @@ static weir_status reduce(weir_zero *zero, struct wr_zero_job *job)
 {
     uint64_t n = wr_zero_part(&zero->l.sections[job->section], zero->my_shard);
     job->phase = WR_ZERO_REDUCING;
+    if (wr_zero_quantized_grads(zero))
+        wr_zero_quant_grad_end(zero, job);
     if (zero->nreplica == 1 || !n)
         return WEIR_OK;
     zero->report.reduce_bytes += 2 * n * zero->rsize * (uint64_t)(zero->nreplica - 1) / (uint64_t)zero->nreplica;
@@ -120,6 +124,12 @@ static weir_status start_second(weir_zero *zero)
     weir_status status = WEIR_OK;
     for (uint64_t i = g->head; i != g->tail && status == WEIR_OK; i++) {
         struct wr_zero_job *job = &g->jobs[i % WR_ZERO_JOBS];
+        if (job->phase == WR_ZERO_IN_NODE) {
+            if ((status = weir_test(&job->request)) != WEIR_OK)
+                return status == WEIR_IN_PROGRESS ? WEIR_OK : status;
+            if ((status = wr_zero_quant_grad_across(zero, job)) != WEIR_OK)
+                return status;
+        }
         if (job->phase == WR_ZERO_SCATTERING) {
             if ((status = weir_test(&job->request)) != WEIR_OK)
                 return status == WEIR_IN_PROGRESS ? WEIR_OK : status;
@@ -185,14 +195,14 @@ weir_status wr_zero_reduce(weir_zero *zero, uint64_t section, struct wr_zero_slo
 {
     struct wr_zero_grads *g = &zero->g;
     const struct wr_zero_section *s = &zero->l.sections[section];
-    uint64_t most = wr_zero_reproducible(zero) ? WR_ZERO_ROWS : WR_ZERO_JOBS;
+    uint64_t most = wr_zero_reproducible(zero) ? WR_ZERO_ROWS : wr_zero_quantized_grads(zero) ? WR_ZERO_QUANT_JOBS : WR_ZERO_JOBS;
     weir_status status = g->tail - g->head == most ? wr_zero_reduce_oldest(zero) : WEIR_OK;
     if (status != WEIR_OK)
         return status;
     struct wr_zero_job *job = &g->jobs[g->tail % WR_ZERO_JOBS];
     *job = (struct wr_zero_job){.section = section, .slot = slot, .data = slot->data + s->at * zero->gsize, .round = g->round,
                                 .extra = extra, .started = wr_clock_ns()};
-    if (zero->rsize != zero->gsize)
+    if (zero->rsize != zero->gsize && !wr_zero_quantized_grads(zero))
         narrow(zero, job->data, s->n);
     slot->reading++;
     g->tail++;

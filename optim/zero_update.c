@@ -109,6 +109,8 @@ weir_status wr_zero_distribute(weir_zero *zero, uint64_t section)
 {
     const struct wr_zero_section *s = &zero->l.sections[section];
     weir_type type = (weir_type)zero->o.param_type;
+    if (wr_zero_quantized_params(zero))
+        wr_zero_quant_pack(zero, s);
     if (zero->o.stage == 3 || zero->nshard == 1)
         return WEIR_OK;
     void *all = wr_zero_section_params(zero, s);

@@ -10,6 +10,9 @@
  * rank claims its share, when it needs the block all that nobody has claimed. It then waits for those of the others, but not long,
  * for they may be computing or gone: after a while it reads the part, too, which writes the same bytes once more. A rank leaves a
  * slot only when its own reads are complete.
+ *
+ * A secondary group has a window of its own in which each block has its slot. Nothing displaces a block then, so what the first use in a
+ * step has gathered is still there for the others: a slot without users keeps its key and its marks.
  */
 #include <sched.h>
 #include <stdlib.h>
@@ -65,10 +68,13 @@ static int count_local(const weir_zero *zero, int *local)
     return n;
 }
 
-/* Blocks of more than twice the mean have slots of their own, the others share `room` bytes. Returns the bytes of the window. */
+/*
+ * Blocks of more than twice the mean, and all of a secondary group, have slots of their own, the others share `room` bytes. Returns the
+ * bytes of the window.
+ */
 static uint64_t place(struct wr_zero_window *w, const weir_zero *zero, uint64_t room)
 {
-    uint64_t nblocks = zero->l.nblocks, limit = 2 * zero->l.n / nblocks, size = 0, ncommon = 0, large = 0, parts = 1, at = 0;
+    uint64_t nblocks = zero->l.nblocks, limit = w->group ? 0 : 2 * zero->l.n / nblocks, size = 0, ncommon = 0, large = 0, parts = 1, at = 0;
     for (uint64_t b = 0; b < nblocks; b++) {
         uint64_t n = zero->l.blocks[b].n;
         parts = WR_MAX(parts, parts_of(zero, b));
@@ -96,22 +102,61 @@ static uint64_t place(struct wr_zero_window *w, const weir_zero *zero, uint64_t 
     return at;
 }
 
-weir_status wr_zero_window_create(weir_zero *zero, uint64_t room)
+/* The ranks of a secondary group, by the lowest of them; -1 when they are not all on this node. */
+static int group_of(const weir_zero *zero)
+{
+    uint64_t n = zero->o.secondary_group;
+    int first = n == WEIR_ZERO_NODE ? 0 : zero->my_shard / (int)n * (int)n, end = n == WEIR_ZERO_NODE ? zero->nshard : first + (int)n;
+    int lowest = zero->my_shard;
+    for (int r = first; r < end; r++) {
+        bool near = r == zero->my_shard || weir_mem_peer_ptr(zero->live.shards, r);
+        if (!near && n != WEIR_ZERO_NODE)
+            return -1;
+        lowest = near ? WR_MIN(lowest, r) : lowest;
+    }
+    return lowest;
+}
+
+static weir_status make_group(weir_zero *zero)
+{
+    struct wr_zero_window *w = &zero->live.window;
+    int color = group_of(zero);
+    uint64_t bad = color < 0;
+    weir_status status = weir_allreduce(zero->all, WEIR_IN_PLACE, &bad, 1, WEIR_UINT64, WEIR_MAX);
+    if (status == WEIR_OK && !bad)
+        status = weir_comm_split(zero->shard, color, zero->my_shard, &w->group);
+    if (status != WEIR_OK)
+        return wr_zero_comm_failed(zero, status);
+    if (bad)
+        return wr_zero_fail(zero, WEIR_ERR_INVALID, "take a divisor of the ranks of a node, or WEIR_ZERO_NODE",
+                            "the ranks of a secondary group of %llu are on several nodes", (unsigned long long)zero->o.secondary_group);
+    w->nlocal = weir_comm_size(w->group);
+    w->local = weir_comm_rank(w->group);
+    return WEIR_OK;
+}
+
+/* Whether there are nodes with windows. The ranks of a node decide alike, but allocating takes those of all. */
+static weir_status find_local(weir_zero *zero, uint64_t *shared)
 {
     struct wr_zero_window *w = &zero->live.window;
     w->nlocal = count_local(zero, &w->local);
-    /* the ranks of a node decide alike, but allocating takes the ranks of all nodes */
-    uint64_t shared = w->nlocal > 1;
-    weir_status status = weir_allreduce(zero->shard, WEIR_IN_PLACE, &shared, 1, WEIR_UINT64, WEIR_MAX);
+    *shared = w->nlocal > 1;
+    weir_status status = weir_allreduce(zero->shard, WEIR_IN_PLACE, shared, 1, WEIR_UINT64, WEIR_MAX);
+    return status == WEIR_OK ? WEIR_OK : wr_zero_comm_failed(zero, status);
+}
+
+weir_status wr_zero_window_create(weir_zero *zero, uint64_t room)
+{
+    struct wr_zero_window *w = &zero->live.window;
+    uint64_t shared = 1;
+    weir_status status = zero->o.secondary_group > 1 ? make_group(zero) : find_local(zero, &shared);
+    if (status != WEIR_OK || !shared)
+        return status;
+    w->shared = w->group || w->nlocal > 1;
+    uint64_t bytes = w->shared ? place(w, zero, room) : 0;
+    status = weir_mem_alloc(w->group ? w->group : zero->shard, bytes, WEIR_MEM_NODE_SHARED, &w->memory);
     if (status != WEIR_OK)
         return wr_zero_comm_failed(zero, status);
-    if (!shared)
-        return WEIR_OK;
-    uint64_t bytes = w->nlocal > 1 ? place(w, zero, room) : 0;
-    status = weir_mem_alloc(zero->shard, bytes, WEIR_MEM_NODE_SHARED, &w->memory);
-    if (status != WEIR_OK)
-        return wr_zero_comm_failed(zero, status);
-    w->shared = w->nlocal > 1;
     wr_zero_count(zero, (int64_t)(bytes / (uint64_t)w->nlocal));
     return WEIR_OK;
 }
@@ -130,6 +175,8 @@ void wr_zero_window_destroy(weir_zero *zero)
     struct wr_zero_window *w = &zero->live.window;
     if (w->memory)
         weir_mem_free(w->memory);
+    if (w->group)
+        weir_comm_free(w->group);
     free(w->slot_of);
     free(w->slots);
 }
@@ -232,7 +279,7 @@ weir_status wr_zero_window_own(weir_zero *zero, uint64_t block)
     for (uint64_t i = 0; status == WEIR_OK && i < parts_of(zero, block); i++) {
         if (!b->mine[i])
             continue;
-        status = wr_zero_wait(zero, &b->requests[i]);
+        status = wr_zero_live_part(zero, block, i);
         b->mine[i] = 0;
         if (status == WEIR_OK)
             __atomic_store_n(&head->marks[i], THERE, __ATOMIC_RELEASE);

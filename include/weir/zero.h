@@ -33,7 +33,8 @@
  * | 2 | and gradients | (d + w) X, or (M d + w) X with ::WEIR_ZERO_REDUCE_EVERY |
  * | 3 | and parameters | M (2 w + d) X |
  *
- * with X = (N - 1) / N, w and d the bytes of a parameter and of a gradient on the wire and M micro-batches. See Rajbhandari et al.,
+ * with X = (N - 1) / N, w and d the bytes of a parameter and of a gradient on the wire and M micro-batches. With a secondary group of G
+ * ranks stage 3 gets (1 / G - 1 / N) w a step instead of 2 M w X, for a rank then gathers its share for the group. See Rajbhandari et al.,
  * "ZeRO: Memory optimizations toward training trillion parameter models", 2020; Zhao et al., "PyTorch FSDP", 2023.
  *
  * The gradient of a step is the mean over the ranks of the sums that were added to weir_zero_grad(), divided by the number of
@@ -199,11 +200,32 @@ typedef enum weir_zero_nonfinite {
  */
 #define WEIR_ZERO_REPRODUCIBLE ((uint64_t)2)
 
+/**
+ * Stage 3: parameters travel as blocks of int8 with a scale in fp32 each (weir_zero_options::quant_block elements, 1 + 4 / quant_block bytes
+ * a parameter), which each rank makes of its shard once a step. All ranks, the owner too, compute with what the blocks hold: a
+ * parameter is off by at most 1/254 of the largest magnitude in its block (and, in bf16 and fp16, one rounding). Masters stay exact. Where
+ * one rank has the whole shard nothing travels, and parameters are exact. Not with ::WEIR_ZERO_REPRODUCIBLE. See Wang et al., "ZeRO++:
+ * Extremely efficient collective communication for giant model training", 2023.
+ */
+#define WEIR_ZERO_QUANTIZED_PARAMS ((uint64_t)4)
+
+/**
+ * Stages 1 to 3: gradients are reduced over the ranks that divide the model as such blocks, in two steps: each node adds up those of its
+ * ranks in fp32, then sums of nodes go as int8 to the owners, who add them up in fp32. With A_r the largest magnitude of a block in
+ * what rank r added, and B_k that of the sum of node k, a gradient (the sum over all ranks) is off by at most the sum of A_r and B_k over
+ * other ranks and other nodes, divided by 254. A gradient that is not finite makes its whole block NaN, so such steps are found as ever.
+ * Replicas (weir_zero_options::shard_group) are summed up in reduce_type. Not with ::WEIR_ZERO_REPRODUCIBLE.
+ */
+#define WEIR_ZERO_QUANTIZED_GRADS ((uint64_t)8)
+
+/** As weir_zero_options::secondary_group: the ranks of each node. */
+#define WEIR_ZERO_NODE UINT64_MAX
+
 /** How an engine is made; must agree on all ranks, but for pointers. */
 typedef struct weir_zero_options {
     size_t size;              /**< set by ::WEIR_ZERO_OPTIONS_INIT */
     uint64_t stage;           /**< 0 .. 3 */
-    uint64_t flags;           /**< ::WEIR_ZERO_PRIVATE, ::WEIR_ZERO_REPRODUCIBLE */
+    uint64_t flags;           /**< ::WEIR_ZERO_PRIVATE, ::WEIR_ZERO_REPRODUCIBLE, ... */
     const weir_group *groups; /**< copied; rules and schedules must live as long as the engine */
     uint64_t ngroups;         /**< 1 or more */
     uint64_t param_type;      /**< WEIR_FP32, WEIR_BF16 or WEIR_FP16: of weir_zero_param(); with the others there are fp32 masters */
@@ -224,6 +246,11 @@ typedef struct weir_zero_options {
     uint64_t scale_window;    /**< the loss scale doubles after so many good steps and halves after a bad one; 0: it stays */
     uint64_t nonfinite;       /**< a ::weir_zero_nonfinite */
     uint64_t seed;            /**< of random initial values */
+    uint64_t quant_block;     /**< elements of a block of int8: a multiple of 32, at most 4096 */
+    uint64_t secondary_group; /**< stage 3: that many ranks in a row, all on one node, keep together what a step has gathered until it is
+                                   updated: a second copy of the model among them (hpZ), so that only the first gather of a unit in
+                                   a step takes data from other nodes. ::WEIR_ZERO_NODE: the ranks of each node; 0 or 1: none. Takes
+                                   the place of max_live_bytes; not with ::WEIR_ZERO_PRIVATE */
 } weir_zero_options;
 
 /** Stage 0 in fp32; groups are to be set. */
@@ -231,7 +258,7 @@ typedef struct weir_zero_options {
     {                                                                                                                  \
         sizeof(weir_zero_options), 0, 0, NULL, 0, WEIR_FP32, WEIR_FP32, WEIR_FP32, WEIR_ZERO_FLAT, WEIR_ZERO_REDUCE_AUTO, \
             1, (uint64_t)25 << 20, (uint64_t)64 << 20, (uint64_t)1 << 30, (uint64_t)0, (uint64_t)64 << 10, 0, 0.0,     \
-            NULL, 1.0, 0, WEIR_ZERO_SKIP, 0                                                                            \
+            NULL, 1.0, 0, WEIR_ZERO_SKIP, 0, (uint64_t)256, 0                                                          \
     }
 
 /** @} */

@@ -31,7 +31,7 @@ static void test_everything(void **state)
         " \"zero_optimization\": {\"stage\": 3, \"reduce_bucket_size\": 5e6, \"stage3_prefetch_bucket_size\": 1000, "
         "\"stage3_max_live_parameters\": 1e9,"
         " \"stage3_max_reuse_distance\": 7, \"stage3_param_persistence_threshold\": 100000, \"mics_shard_size\": 4, "
-        "\"zero_hpz_partition_size\": 1,"
+        "\"zero_hpz_partition_size\": 2, \"zero_quantized_weights\": true, \"zero_quantized_gradients\": true,"
         " \"overlap_comm\": true, \"offload_optimizer\": {\"device\": \"none\"}}, \"steps_per_print\": 10}";
     weir_error err;
     weir_zero_config *config;
@@ -53,6 +53,8 @@ static void test_everything(void **state)
     assert_int_equal(o.reuse_bytes, 14);
     assert_int_equal(o.persistent_bytes, 200000);
     assert_int_equal(o.shard_group, 4);
+    assert_int_equal(o.secondary_group, 2);
+    assert_int_equal(o.flags, WEIR_ZERO_QUANTIZED_PARAMS | WEIR_ZERO_QUANTIZED_GRADS);
     assert_int_equal(o.seed, 42);
     assert_true(o.clip_norm == 1.5 && o.loss_scale == 1 && o.scale_window == 0);
     assert_int_equal(o.ngroups, 1);
@@ -165,7 +167,11 @@ static void test_refused(void **state)
          "communication_data_type", ""},
         {B "\"fp16\": {\"enabled\": true, \"hysteresis\": 2}}", WEIR_ERR_UNSUPPORTED, "hysteresis", ""},
         {B "\"amp\": {\"enabled\": true}}", WEIR_ERR_UNSUPPORTED, "amp", ""},
-        {B "\"zero_optimization\": {\"zero_hpz_partition_size\": 8}}", WEIR_ERR_UNSUPPORTED, "secondary shards", ""},
+        {B "\"zero_optimization\": {\"stage\": 2, \"zero_hpz_partition_size\": 8}}", WEIR_ERR_UNSUPPORTED, "secondary groups", ""},
+        {B "\"zero_optimization\": {\"stage\": 2, \"zero_quantized_weights\": true}}", WEIR_ERR_UNSUPPORTED, "only stage 3", ""},
+        {B "\"zero_optimization\": {\"zero_quantized_gradients\": true}}", WEIR_ERR_UNSUPPORTED, "1 to 3", ""},
+        {B "\"zero_optimization\": {\"stage\": 3, \"zero_quantized_nontrainable_weights\": true}}", WEIR_ERR_UNSUPPORTED,
+         "with zero_quantized_weights", ""},
         {B "\"zero_optimization\": {\"offload_param\": {\"device\": \"nvme\", \"nvme_path\": \"/x\"}}}",
          WEIR_ERR_UNSUPPORTED, "offload_param.device", ""},
         {B "\"optimizer\": {\"type\": \"OneBitAdam\"}}", WEIR_ERR_UNSUPPORTED, "no rule 'OneBitAdam'", ""},
