@@ -114,4 +114,26 @@ static inline void wr_range_apply(const struct wr_rule_range *r, wr_chunk_fn fn,
     }
 }
 
+/* What is wrong with the two decay rates of a rule with moments, or NULL. */
+static inline const char *wr_betas_wrong(const weir_rule_options *o)
+{
+    if (!(o->beta1 >= 0 && o->beta1 < 1))
+        return "beta1 must be in [0, 1)";
+    return o->beta2 >= 0 && o->beta2 < 1 ? NULL : "beta2 must be in [0, 1)";
+}
+
+/* The same of Adam and what is like it, and what it begins with. */
+static inline const char *wr_adam_wrong(const weir_rule_options *o)
+{
+    const char *wrong = wr_betas_wrong(o);
+    return wrong || o->eps >= 0 ? wrong : "eps must not be negative";
+}
+
+static inline void wr_adam_defaults(weir_rule_options *o)
+{
+    o->beta1 = 0.9;
+    o->beta2 = 0.999;
+    o->eps = 1e-8;
+}
+
 #endif

@@ -90,22 +90,6 @@ static void adam_update(const weir_rule_options *o, const weir_rule_step *step, 
         wr_range_apply(r, decoupled ? adamw_chunk : adam_chunk, &c);
 }
 
-static void adam_defaults(weir_rule_options *o)
-{
-    o->beta1 = 0.9;
-    o->beta2 = 0.999;
-    o->eps = 1e-8;
-}
-
-static const char *adam_wrong(const weir_rule_options *o)
-{
-    if (!(o->beta1 >= 0 && o->beta1 < 1))
-        return "beta1 must be in [0, 1)";
-    if (!(o->beta2 >= 0 && o->beta2 < 1))
-        return "beta2 must be in [0, 1)";
-    return o->eps >= 0 ? NULL : "eps must not be negative";
-}
-
 static unsigned adam_states(const weir_rule_options *o, struct wr_rule_state *s)
 {
     s[0] = (struct wr_rule_state){"exp_avg", WEIR_FP32, 1, 0};
@@ -118,8 +102,8 @@ const struct wr_rule_class WR_ISA_NAME(wr_rule_adam) = {
     .access = WEIR_ACCESS_ELEMENT,
     .granule = 1,
     .flags = WEIR_RULE_AMSGRAD,
-    .defaults = adam_defaults,
-    .wrong = adam_wrong,
+    .defaults = wr_adam_defaults,
+    .wrong = wr_adam_wrong,
     .states = adam_states,
     .update = adam_update,
 };

@@ -176,22 +176,6 @@ static void adamw8_update(const weir_rule_options *o, const weir_rule_step *step
     wr_range_apply(r, adamw8_chunk, &c);
 }
 
-static void adamw8_defaults(weir_rule_options *o)
-{
-    o->beta1 = 0.9;
-    o->beta2 = 0.999;
-    o->eps = 1e-8;
-}
-
-static const char *adamw8_wrong(const weir_rule_options *o)
-{
-    if (!(o->beta1 >= 0 && o->beta1 < 1))
-        return "beta1 must be in [0, 1)";
-    if (!(o->beta2 >= 0 && o->beta2 < 1))
-        return "beta2 must be in [0, 1)";
-    return o->eps >= 0 ? NULL : "eps must not be negative";
-}
-
 static unsigned adamw8_states(const weir_rule_options *o, struct wr_rule_state *s)
 {
     (void)o;
@@ -205,8 +189,8 @@ static unsigned adamw8_states(const weir_rule_options *o, struct wr_rule_state *
 const struct wr_rule_class WR_ISA_NAME(wr_rule_adamw8) = {
     .access = WEIR_ACCESS_ELEMENT,
     .granule = BLOCK,
-    .defaults = adamw8_defaults,
-    .wrong = adamw8_wrong,
+    .defaults = wr_adam_defaults,
+    .wrong = wr_adam_wrong,
     .states = adamw8_states,
     .update = adamw8_update,
 };

@@ -94,13 +94,9 @@ static void lamb_defaults(weir_rule_options *o)
 
 static const char *lamb_wrong(const weir_rule_options *o)
 {
-    if (!(o->beta1 >= 0 && o->beta1 < 1))
-        return "beta1 must be in [0, 1)";
-    if (!(o->beta2 >= 0 && o->beta2 < 1))
-        return "beta2 must be in [0, 1)";
     if (!(o->norm_min >= 0 && (o->norm_max == 0 || o->norm_max >= o->norm_min)))
         return "norm_min must not be negative, norm_max not below it";
-    return o->eps >= 0 ? NULL : "eps must not be negative";
+    return wr_adam_wrong(o);
 }
 
 static unsigned lamb_states(const weir_rule_options *o, struct wr_rule_state *s)

@@ -40,13 +40,6 @@ static void lion_defaults(weir_rule_options *o)
     o->beta2 = 0.99;
 }
 
-static const char *lion_wrong(const weir_rule_options *o)
-{
-    if (!(o->beta1 >= 0 && o->beta1 < 1))
-        return "beta1 must be in [0, 1)";
-    return o->beta2 >= 0 && o->beta2 < 1 ? NULL : "beta2 must be in [0, 1)";
-}
-
 static unsigned lion_states(const weir_rule_options *o, struct wr_rule_state *s)
 {
     (void)o;
@@ -58,7 +51,7 @@ const struct wr_rule_class WR_ISA_NAME(wr_rule_lion) = {
     .access = WEIR_ACCESS_ELEMENT,
     .granule = 1,
     .defaults = lion_defaults,
-    .wrong = lion_wrong,
+    .wrong = wr_betas_wrong,
     .states = lion_states,
     .update = lion_update,
 };

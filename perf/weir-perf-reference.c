@@ -7,9 +7,7 @@
 
 #include <string.h>
 
-#ifdef __SSE2__
-#include <emmintrin.h>
-#endif
+#include "perf/stream.h"
 
 enum { STREAMED = 1 << 20, PEERS_MAX = 64, STEP = 2048 };
 
@@ -23,18 +21,6 @@ static void add_in(float *restrict to, const float *restrict a, size_t n)
 {
     for (size_t i = 0; i < n; i++)
         to[i] += a[i];
-}
-
-/* To an address that is aligned to 16 bytes; past the caches where the processor can. */
-static void put_out(float *to, const float *from, size_t n)
-{
-    size_t i = 0;
-#ifdef __SSE2__
-    if (!((uintptr_t)to & 15))
-        for (; i + 4 <= n; i += 4)
-            _mm_stream_ps(to + i, _mm_loadu_ps(from + i));
-#endif
-    memcpy(to + i, from + i, (n - i) * sizeof *to);
 }
 
 /* Sum of n elements from each of `ranks` places. */

@@ -6,25 +6,10 @@
 #include <string.h>
 #include <unistd.h>
 
+#include "perf/stream.h"
 #include "perf/weir-tune.h"
 
-#ifdef __SSE2__
-#include <emmintrin.h>
-#endif
-
 enum { STEP = 1024, FLAG_ROUNDS = 2000, BATCHES = 7, PATIENCE = 2000 };
-
-/* Past the caches where the processor can, as collectives do with what exceeds them. */
-static void put_out(float *to, const float *from, size_t n)
-{
-    size_t i = 0;
-#ifdef __SSE2__
-    if (!((uintptr_t)to & 15))
-        for (; i + 4 <= n; i += 4)
-            _mm_stream_ps(to + i, _mm_loadu_ps(from + i));
-#endif
-    memcpy(to + i, from + i, (n - i) * sizeof *to);
-}
 
 static void add(float *restrict to, const float *restrict a, const float *restrict b, size_t n)
 {

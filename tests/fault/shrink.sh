@@ -4,18 +4,6 @@
 # A rank is killed in the middle of all-reduces; the survivors agree on who is left and go on, on one node and on two.
 . "${top_srcdir:-.}/tests/multi/multi_lib.sh"
 t="$B/tests/fault/shrink_test"
-survive() { # LABEL COMMAND...: the job ends with the victim's code; the survivors' verdict is in the output
-    label=$1
-    shift
-    output=$("$@" 2>&1)
-    if printf '%s\n' "$output" | grep -q '^PASS' && ! printf '%s\n' "$output" | grep -q '^FAIL'; then
-        passed=$((passed + 1))
-    else
-        failed=$((failed + 1))
-        echo "FAIL $label:"
-        printf '%s\n' "$output" | tail -n 20 | sed 's/^/    /'
-    fi
-}
 for how in one leader during two; do
     survive "$how, small, one node" timeout 60 "$weirrun" -n 4 --on-failure continue "$t" $how 10
     survive "$how, large, one node" timeout 60 "$weirrun" -n 4 --on-failure continue "$t" $how 300000

@@ -26,6 +26,20 @@ run() {
     fi
 }
 
+# survive LABEL COMMAND...: the job ends with the code of the rank that is killed; the survivors' verdict is in the output.
+survive() {
+    label=$1
+    shift
+    output=$("$@" 2>&1)
+    if printf '%s\n' "$output" | grep -q '^PASS' && ! printf '%s\n' "$output" | grep -q '^FAIL'; then
+        passed=$((passed + 1))
+    else
+        failed=$((failed + 1))
+        echo "FAIL $label:"
+        printf '%s\n' "$output" | tail -n 20 | sed 's/^/    /'
+    fi
+}
+
 # The networks that this build has.
 networks() {
     for n in ofi ucx; do

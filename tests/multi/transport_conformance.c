@@ -10,10 +10,10 @@
 #include <sys/resource.h>
 #include <sys/wait.h>
 #include <unistd.h>
-#include <dirent.h>
 
 #include "base/str.h"
 #include "tests/multi/conf_cases.h"
+#include "tests/multi/descriptors.h"
 
 static const struct conf_case cases[] = {
     {"am_sizes", conf_am_sizes},     {"am_order", conf_am_order},       {"am_reply", conf_am_reply},
@@ -38,23 +38,12 @@ static void run_cases(struct conf_rank *r)
     conf_close(r);
 }
 
-static int count_fds(void)
-{
-    int n = 0;
-    DIR *d = opendir("/proc/self/fd");
-    while (d && readdir(d))
-        n++;
-    if (d)
-        closedir(d);
-    return n;
-}
-
 /* Opens, talks and closes again and again: neither memory nor descriptors may grow. Memory is judged from so many openings on
  * that the libraries below have reached their pools' sizes at half time. */
 enum { LIFETIMES_FOR_MEMORY = 20 };
 static void run_lifetimes(struct conf_rank *r)
 {
-    int fds = 0;
+    long fds = 0;
     long rss = 0;
     struct rusage u;
     for (int i = 0; i < r->options->lifetimes; i++) {
@@ -64,19 +53,19 @@ static void run_lifetimes(struct conf_rank *r)
         conf_close(r);
         getrusage(RUSAGE_SELF, &u);
         if (i == r->options->lifetimes / 2) {
-            fds = count_fds();
+            fds = count_descriptors();
             rss = u.ru_maxrss;
         }
     }
     if (r->options->threads) /* one process: others are at other places */
         conf_barrier(r);
-    int now = count_fds();
+    long now = count_descriptors();
     bool ours = !strcmp(r->options->transport, "shm") || !strcmp(r->options->transport, "self");
     long slack = 4096 + (ours ? 0 : 8L * r->options->lifetimes); /* KiB; the libraries below keep some */
 #if defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__)
     slack += 64 << 10; /* they keep what was freed; the former finds what was not */
 #endif
-    CONF_ASSERT(r, r->options->threads || now <= fds, "%d descriptors at half time, %d at the end", fds, now);
+    CONF_ASSERT(r, r->options->threads || now <= fds, "%ld descriptors at half time, %ld at the end", fds, now);
     CONF_ASSERT(r, r->options->lifetimes < LIFETIMES_FOR_MEMORY || u.ru_maxrss <= rss + slack,
                 "peak memory grew from %ld to %ld KiB in the second half", rss, u.ru_maxrss);
 }
