@@ -234,6 +234,17 @@ static double cross_entropy(int64_t rows, int cols, const int32_t *targets, real
     return loss;
 }
 
+static void pass_over(int64_t n, real *restrict w, const real *restrict g, real *restrict m, real *restrict v)
+{
+    SIMD
+    for (int64_t i = 0; i < n; i++) {
+        real d = g[i];
+        m[i] += d;
+        v[i] += d;
+        w[i] += d;
+    }
+}
+
 extern const struct gpt_kernels JOIN(gpt_kernels_, GPT_ISA);
 const struct gpt_kernels JOIN(gpt_kernels_, GPT_ISA) = {
     .isa = TEXT(GPT_ISA),
@@ -248,4 +259,5 @@ const struct gpt_kernels JOIN(gpt_kernels_, GPT_ISA) = {
     .softmax = softmax,
     .softmax_back = softmax_back,
     .cross_entropy = cross_entropy,
+    .pass_over = pass_over,
 };

@@ -58,6 +58,9 @@ struct gpt_kernels {
      * losses, -log of the target's probability, is returned.
      */
     double (*cross_entropy)(int64_t rows, int cols, const int32_t *targets, real scale, real *x);
+
+    /* Reads and writes the memory that AdamW does, and computes next to nothing: the least time that an update takes. */
+    void (*pass_over)(int64_t n, real *w, const real *g, real *m, real *v);
 };
 
 /* The table of an instruction set, "generic", "avx2" or "avx512", or NULL when the processor or the build does not have it; of the best

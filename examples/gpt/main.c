@@ -36,6 +36,7 @@ struct run {
     struct gpt_checkpoint checkpoint;
     struct gpt_report report;
     int threads;
+    int64_t resident; /* memory of this process when the ranks had met */
     bool failed; /* a checkpoint could not be saved, which was said */
 };
 
@@ -113,7 +114,8 @@ static void measure(struct run *r)
         must(r, WEIR_ERR_NO_MEMORY);
     for (int i = 0; i < times.n; i++)
         must(r, gpt_times_take(&times, &r->trainer, i));
-    gpt_report_measure(&r->report, gpt_median(times.step, times.n), gpt_median(times.products, times.n));
+    gpt_report_measure(&r->report, gpt_median(times.step, times.n), gpt_median(times.products, times.n),
+                       gpt_median(times.update, times.n));
     gpt_times_free(&times);
 }
 
@@ -161,6 +163,7 @@ static int run(struct run *r, int argc, char **argv)
             sample(r);
         if (r->options.measure && reason != GPT_STOP_SIGNAL && !r->failed)
             measure(r);
+        gpt_report_memory(&r->report, r->resident, gpt_resident(true));
         gpt_report_end(&r->report, reason);
     }
     gpt_report_close(&r->report);
@@ -175,6 +178,7 @@ int main(int argc, char **argv)
     static struct run r;
     if (!gpt_job_join(&r.job))
         return 1;
+    r.resident = gpt_resident(false);
     int status = run(&r, argc, argv);
     gpt_job_leave(&r.job);
     return status;

@@ -1,7 +1,9 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 #include "examples/gpt/measure.h"
 
+#include <stdio.h>
 #include <stdlib.h>
+#include <string.h>
 #include <time.h>
 
 /* Time that this process has had on its processors: that others use the machine, too, does not count. */
@@ -21,7 +23,12 @@ bool gpt_times_create(struct gpt_times *times, const struct gpt_trainer *t, int 
     times->step = calloc((size_t)n, sizeof *times->step);
     times->products = calloc((size_t)n, sizeof *times->products);
     times->noted.list = calloc(room, sizeof *times->noted.list);
-    return times->step && times->products && times->noted.list;
+    times->update = calloc((size_t)n, sizeof *times->update);
+    times->parameters = gpt_model_size(&t->config);
+    times->numbers = aligned_alloc(64, ((size_t)times->parameters * 4 * sizeof *times->numbers + 63) / 64 * 64);
+    for (int64_t i = 0; times->numbers && i < 4 * times->parameters; i++)
+        times->numbers[i] = (real)1e-3;
+    return times->step && times->products && times->noted.list && times->update && times->numbers;
 }
 
 void gpt_times_free(struct gpt_times *times)
@@ -29,6 +36,8 @@ void gpt_times_free(struct gpt_times *times)
     free(times->step);
     free(times->products);
     free(times->noted.list);
+    free(times->update);
+    free(times->numbers);
 }
 
 weir_status gpt_times_take(struct gpt_times *times, struct gpt_trainer *t, int i)
@@ -43,6 +52,9 @@ weir_status gpt_times_take(struct gpt_times *times, struct gpt_trainer *t, int i
     for (size_t k = 0; k < times->noted.n && status == WEIR_OK; k++)
         gpt_multiply(&times->noted.list[k]);
     double end = now();
+    int64_t n = times->parameters;
+    t->micro.pass.kernels->pass_over(n, times->numbers, times->numbers + n, times->numbers + 2 * n, times->numbers + 3 * n);
+    times->update[i] = now() - end;
     times->step[i] = middle - begin;
     times->products[i] = end - middle;
     return status == WEIR_OK ? weir_zero_reset(t->shards.zero) : status;
@@ -58,4 +70,17 @@ double gpt_median(double *numbers, int n)
 {
     qsort(numbers, (size_t)n, sizeof *numbers, by_value);
     return numbers[n / 2];
+}
+
+int64_t gpt_resident(bool most)
+{
+    FILE *f = fopen("/proc/self/status", "r");
+    char line[256];
+    long long kib = 0;
+    while (f && fgets(line, sizeof line, f))
+        if (sscanf(line, most ? "VmHWM: %lld" : "VmRSS: %lld", &kib) == 1)
+            break;
+    if (f)
+        fclose(f);
+    return kib * 1024;
 }

@@ -25,6 +25,7 @@ static const struct row {
     {"context", "N", INTEGER, AT(context), 1, 65536, "tokens that the model sees at once (64)"},
     {"vocabulary", "N", INTEGER, AT(vocabulary), 2, 65536, "tokens; above 256 files hold two bytes for each (256)"},
     {"dropout", "P", NUMBER, AT(dropout), 0, 0.99, "share of numbers that training drops (0)"},
+    {"dtype", "TYPE", TEXT, AT(dtype), 0, 0, "parameters are stored as fp32, or as bf16 beside masters in fp32 (fp32)"},
     {"batch", "N", INTEGER, AT(batch), 1, 1e6, "sequences of a step, over all ranks (8)"},
     {"microbatches", "N", INTEGER, AT(microbatches), 1, 65536,
      "parts of a step's sequences, one after the other or in a pipeline (1; with --pp its stages)"},
@@ -148,7 +149,7 @@ bool gpt_options_parse(int argc, char **argv, struct gpt_options *o, char *why, 
     int c, which;
     for (int i = 0; i < NROWS; i++)
         longs[i] = (struct option){rows[i].name, rows[i].value ? required_argument : no_argument, NULL, 'o'};
-    *o = (struct gpt_options){.batch = 8, .accumulate = 1, .steps = 1000, .rule = "adamw", .lr = 3e-3, .final_lr = -1,
+    *o = (struct gpt_options){.dtype = "fp32", .batch = 8, .accumulate = 1, .steps = 1000, .rule = "adamw", .lr = 3e-3, .final_lr = -1,
                               .lr_schedule = "cosine", .warmup = 20, .weight_decay = 0.1, .beta2 = 0.99, .clip = 1, .seed = 1,
                               .zero = 3, .pp = 1, .sp = 1, .tp = 1, .ep = 1, .sp_method = "ulysses", .schedule = "1f1b",
                               .cut = "uniform", .validation = 0.1, .eval_every = 200, .eval_sequences = 1000,
@@ -180,6 +181,8 @@ bool gpt_options_parse(int argc, char **argv, struct gpt_options *o, char *why, 
         o->final_lr = o->lr / 10;
     if (!o->microbatches)
         o->microbatches = o->pp;
+    if (strcmp(o->dtype, "fp32") && strcmp(o->dtype, "bf16"))
+        return fail(why, size, "--dtype is fp32 or bf16, not '%s'", o->dtype);
     if (o->ep != 1)
         return fail(why, size, "expert parallelism is not supported: --ep must be 1");
     if (strcmp(o->sp_method, "ulysses") && strcmp(o->sp_method, "ring"))

@@ -12,6 +12,7 @@ struct gpt_options {
     /* the model */
     int64_t layers, width, heads, context, vocabulary;
     double dropout;
+    const char *dtype;
     /* the step */
     int64_t batch, microbatches, accumulate, recompute, steps;
     double seconds, lr, final_lr, weight_decay, beta2, clip;

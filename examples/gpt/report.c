@@ -175,13 +175,24 @@ void gpt_report_baseline(struct gpt_report *r, double bigram, double trigram)
     json(r, "{\"event\": \"baseline\", \"bigram\": %.9g, \"trigram\": %.9g}", bigram, trigram);
 }
 
-void gpt_report_measure(struct gpt_report *r, double step, double products)
+void gpt_report_measure(struct gpt_report *r, double step, double products, double update)
 {
+    double ratio = (step - update) / products;
     if (!r->speaks)
         return;
-    line(r, "a step takes %.3f ms of the processor, its matrix products alone %.3f: it is %.3f times those", step * 1e3, products * 1e3,
-         step / products);
-    json(r, "{\"event\": \"measure\", \"step_s\": %.9g, \"products_s\": %.9g, \"ratio\": %.4f}", step, products, step / products);
+    line(r, "a step takes %.3f ms of the processor: %.3f times its matrix products alone (%.3f ms), and the memory that AdamW goes through "
+         "(%.3f ms)", step * 1e3, ratio, products * 1e3, update * 1e3);
+    json(r, "{\"event\": \"measure\", \"step_s\": %.9g, \"products_s\": %.9g, \"update_s\": %.9g, \"ratio\": %.4f}", step, products,
+         update, ratio);
+}
+
+void gpt_report_memory(struct gpt_report *r, int64_t start, int64_t peak)
+{
+    if (!r->speaks || !peak)
+        return;
+    line(r, "memory of the process: %.1f MiB when the ranks had met, and %.1f more at most", (double)start / 0x1p20,
+         (double)(peak - start) / 0x1p20);
+    json(r, "{\"event\": \"memory\", \"start\": %lld, \"peak\": %lld}", (long long)start, (long long)peak);
 }
 
 /* Length of the UTF-8 character at a text's beginning; 0: it is none that can be shown. */

@@ -36,8 +36,11 @@ void gpt_report_check(struct gpt_report *report, double loss);
 /* Perplexities of counts, beside the last one of the model. */
 void gpt_report_baseline(struct gpt_report *report, double bigram, double trigram);
 
-/* Medians of the processor's seconds of a step, and of its matrix products alone. */
-void gpt_report_measure(struct gpt_report *report, double step, double products);
+/* Medians of the processor's seconds of a step, of its matrix products alone, and of the memory that AdamW goes through. */
+void gpt_report_measure(struct gpt_report *report, double step, double products, double update);
+
+/* Bytes of memory of this process: when the ranks had met, and the most it ever had. */
+void gpt_report_memory(struct gpt_report *report, int64_t start, int64_t peak);
 
 /* Tokens that the model wrote after a prompt. */
 void gpt_report_sample(struct gpt_report *report, const char *prompt, const int32_t *tokens, int64_t n);

@@ -11,6 +11,24 @@ struct gpt_pointers {
     real *dw[GPT_BLOCK_TENSORS];
 };
 
+/* The parameters of a unit that is in use, where the layers find them. */
+static weir_status parameters(struct gpt_shards *s, int unit, const real **w)
+{
+    uint64_t local = (uint64_t)s->local[unit];
+    const void *stored[GPT_BLOCK_TENSORS];
+    int64_t sizes[GPT_BLOCK_TENSORS];
+    int n = gpt_unit_tensors(s->config, unit);
+    for (int t = 0; t < n; t++) {
+        struct gpt_tensor tensor;
+        w[t] = stored[t] = weir_zero_param(s->zero, local, (uint64_t)t);
+        if (!s->narrow)
+            continue;
+        gpt_unit_tensor(s->config, unit, t, &tensor);
+        sizes[t] = tensor.rows * tensor.cols;
+    }
+    return s->narrow ? gpt_widen_unit(&s->widen, unit, n, stored, sizes, w) : WEIR_OK;
+}
+
 static weir_status use(void *user, int unit, bool backward, const real *const **w, real *const **dw)
 {
     struct gpt_shards *s = user;
@@ -20,20 +38,19 @@ static weir_status use(void *user, int unit, bool backward, const real *const **
     weir_status status = backward && !beside ? weir_zero_before_backward(s->zero, local) : weir_zero_before_forward(s->zero, local);
     if (status != WEIR_OK)
         return status;
-    for (int t = 0; t < gpt_unit_tensors(s->config, unit); t++) {
-        p->w[t] = weir_zero_param(s->zero, local, (uint64_t)t);
+    for (int t = 0; t < gpt_unit_tensors(s->config, unit); t++)
         p->dw[t] = !backward ? NULL : beside ? s->tied_grad : weir_zero_grad(s->zero, local, (uint64_t)t);
-    }
     *w = p->w;
     if (backward)
         *dw = p->dw;
-    return WEIR_OK;
+    return parameters(s, unit, p->w);
 }
 
 static weir_status done(void *user, int unit, bool backward)
 {
     struct gpt_shards *s = user;
     uint64_t local = (uint64_t)s->local[unit];
+    gpt_widen_done(&s->widen, unit);
     return backward && !(unit == 0 && s->tied) ? weir_zero_after_backward(s->zero, local) : weir_zero_after_forward(s->zero, local);
 }
 
@@ -124,6 +141,8 @@ static weir_status make_engine(struct gpt_shards *s, const struct gpt_job *job, 
     options.ngroups = 1;
     options.accumulate = (uint64_t)passes;
     options.clip_norm = o->clip;
+    if (s->narrow) /* gradients are added up in fp32, and are rounded to travel */
+        options.param_type = options.reduce_type = WEIR_BF16;
     options.norm_comm = weir_comm_size(job->parts) > 1 ? job->parts : NULL;
     if (units && tensors && names) {
         for (int u = 0; u < s->nunits; u++)
@@ -173,6 +192,8 @@ bool gpt_shards_create(struct gpt_shards *s, struct gpt_job *job, const struct g
     weir_error error = {.status = WEIR_OK};
     *s = (struct gpt_shards){.config = config, .seed = (uint64_t)o->seed, .store = {s, use, done}};
     weir_status status = list_units(s, marks);
+    s->narrow = !strcmp(o->dtype, "bf16");
+    gpt_widen_create(&s->widen);
     if (status == WEIR_OK)
         status = make_rule(s, o, &error);
     if (!gpt_job_check(job, status, &error))
@@ -187,6 +208,7 @@ void gpt_shards_free(struct gpt_shards *s)
     weir_comm_free(s->tied);
     weir_zero_free(s->zero);
     weir_rule_free(s->rule);
+    gpt_widen_free(&s->widen);
     free(s->tied_grad);
     free(s->unit);
     free(s->local);

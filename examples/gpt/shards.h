@@ -12,6 +12,7 @@
 #include "examples/gpt/job.h"
 #include "examples/gpt/options.h"
 #include "examples/gpt/part.h"
+#include "examples/gpt/widen.h"
 
 struct gpt_shards {
     struct gpt_store store;
@@ -20,6 +21,8 @@ struct gpt_shards {
     weir_rule *rule;
     weir_schedule schedule;
     weir_zero *zero;
+    bool narrow;      /* parameters are stored in bf16 */
+    struct gpt_widen widen;
     uint64_t formula; /* bytes that the engine is to hold */
     int nunits;
     int *unit;        /* the model's number of each unit of the engine */

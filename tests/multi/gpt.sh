@@ -76,6 +76,17 @@ run "one process with dropout" train dropped 1 --dropout 0.2
 run "dropout is seen" bash -c "! cmp -s $tmp/alone $tmp/dropped"
 reference=dropped run "dropout" grid "dropout" 4 --pp 2 --microbatches 4 --dropout 0.2 --schedule zb-h1
 
+# Parameters in bf16: losses and norms are those of fp32 within half a percent.
+narrow() { # RANKS OPTIONS...
+    label="bf16, $1 ranks"
+    train narrow "$1" --dtype bf16 "${@:2}" && same alone narrow 5e-3
+}
+run "bf16" narrow 1 --zero 0
+run "bf16 is seen" bash -c "! cmp -s <(grep '\"step\": 2,' $tmp/alone | cut -d, -f 3) <(grep '\"step\": 2,' $tmp/narrow | cut -d, -f 3)"
+run "bf16 and zero 3" narrow 2 --zero 3 --microbatches 2
+run "bf16 in a pipeline" narrow 4 --pp 2 --microbatches 4 --schedule zb-h1 --zero 2
+run "bf16, tp and sp" narrow 4 --tp 2 --sp 2 --sp-method ring --zero 1
+
 # Stopped, and resumed on other grids.
 label="resume"
 run "saved" train first 4 --pp 2 --zero 3 --steps 4 --save "$tmp/ckpt" --lr-schedule constant
@@ -91,6 +102,11 @@ divided_save() { # what ranks saved of their parts of each layer
 }
 run "what was saved by two to a layer" divided_save
 run "resumed by one process" resumed 1 --zero 0
+narrow_save() { # masters are saved: what bf16 saved goes on in fp32
+    train resumed 2 --dtype bf16 --zero 3 --steps 4 --lr-schedule constant --save "$tmp/ckpt5" &&
+        train resumed 1 --zero 0 --resume "$tmp/ckpt5" --lr-schedule constant && same constant resumed 5e-3
+}
+run "bf16 saved, fp32 resumed" narrow_save
 run "resumed by two" resumed 2 --zero 2
 run "resumed by three stages, and exported" resumed 3 --pp 3 --zero 3 --microbatches 4 --schedule zb-h1 --save "$tmp/ckpt2" --export "$tmp/model"
 exported() { head -c 4000 "$tmp/model" | grep -a -q '"h.3.mlp.c_proj.weight":{"dtype":"F32","shape":\[64,16\]'; }
@@ -187,6 +203,7 @@ run "rule of whole tensors" refused "looks at whole tensors" 1 --tp 2 --rule lam
 run "sequences too short" refused "cannot be divided" 1 --context 1 --sp 2 "$tmp/text"
 run "too few heads" refused "heads cannot be divided" 1 --heads 1 --sp 2 "$tmp/text"
 run "dropout in divided sequences" refused "dropout" 1 --dropout 0.1 --sp 2 "$tmp/text"
+run "type" refused "fp32 or bf16" 2 --dtype fp16 "$tmp/text"
 run "method" refused "ulysses or ring" 2 --sp-method tree "$tmp/text"
 run "batch" refused "must be a multiple" 1 --batch 9 "$tmp/text"
 run "schedule" refused "" 1 --pp 2 --schedule none "$tmp/text"
