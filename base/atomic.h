@@ -67,4 +67,14 @@ static inline void wr_cpu_relax(void)
 #endif
 }
 
+/* Asks for a cache line that will be written soon, so that the store does not wait for it. */
+static inline void wr_prefetch_write(const void *at)
+{
+#if defined(__x86_64__)
+    __asm__ __volatile__("prefetchw %0" ::"m"(*(const char *)at)); /* compilers emit it only where told that it is there: it always is */
+#else
+    __builtin_prefetch(at, 1);
+#endif
+}
+
 #endif

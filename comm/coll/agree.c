@@ -34,11 +34,13 @@ static uint64_t mix(uint64_t hash, const struct wr_coll_record *r)
     uint64_t word[sizeof *r / sizeof(uint64_t)];
     _Static_assert(sizeof word == sizeof *r, "records are made of words");
     memcpy(word, r, sizeof word);
-    for (size_t i = 0; i < WR_ARRAY_SIZE(word); i++) {
-        hash = (hash ^ word[i]) * UINT64_C(0x9e3779b97f4a7c15);
-        hash ^= hash >> 32;
+    uint64_t sum = 0, factor = UINT64_C(0x9e3779b97f4a7c15);
+    for (size_t i = 0; i < WR_ARRAY_SIZE(word); i++) { /* at once, not one after the other */
+        uint64_t x = (word[i] + i) * (factor + 2 * UINT64_C(0xbf58476d1ce4e5b9) * i);
+        sum += x ^ (x >> 32);
     }
-    return hash;
+    hash = (hash ^ sum) * factor;
+    return hash ^ (hash >> 32);
 }
 
 const char *wr_coll_form_text(enum wr_coll_form form)

@@ -8,7 +8,7 @@
 #include "comm/coll/fast_impl.h"
 #include "comm/transport/shm/shm.h"
 
-enum { POLLS_A_PAUSE = 8 };
+enum { POLLS_A_PAUSE = 8, AHEAD = 2, AHEAD_BYTES = 512 };
 
 static inline uint32_t number_in(uint64_t word)
 {
@@ -61,6 +61,20 @@ static void wake_mates(const struct wr_fast *f)
             wr_shm_wake_rank(f->shm, f->mate[r].rank);
 }
 
+/* What will be written soon others have read since it was written last; it takes a moment to have it alone again. */
+static void fetch_ahead(const struct wr_fast *f, const struct wr_fast_call *c)
+{
+    const struct wr_fast_slot *slot = wr_fast_slot_of(f, f->me, c->seq + AHEAD);
+    wr_prefetch_write(slot);
+    if (c->depth == WR_FAST_SLOTS && c->bytes > sizeof slot->inside - WR_CACHE_LINE)
+        wr_prefetch_write((const char *)slot + WR_CACHE_LINE);
+    if (c->depth == WR_FAST_SLOTS || (!c->all && c->call->root != f->me))
+        return;
+    const unsigned char *area = f->mate[f->me].part->areas[(c->seq + AHEAD) % WR_FAST_AREAS].data;
+    for (uint64_t i = 0; i < WR_MIN(c->bytes, (uint64_t)AHEAD_BYTES); i += WR_CACHE_LINE)
+        wr_prefetch_write(area + i);
+}
+
 static bool post(struct wr_fast *f, struct wr_fast_call *c)
 {
     if (WR_UNLIKELY(!has_room(f, c)))
@@ -71,6 +85,8 @@ static bool post(struct wr_fast *f, struct wr_fast_call *c)
     wr_fast_put_in(f, c);
     wr_store_release(&slot->word, c->word);
     wake_mates(f);
+    fetch_ahead(f, c);
+    wr_fast_place_own(f, c);
     c->posted = true;
     return true;
 }

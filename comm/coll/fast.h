@@ -2,7 +2,7 @@
 /*
  * Small collectives of ranks that share a node: no plan, each rank writes its data once for all others to read.
  *
- * Every rank has slots in memory that all know, one cache line each; a call takes the next one. A slot begins with a word: the
+ * Every rank has slots in memory that all know, a pair of cache lines each; a call takes the next one. A slot begins with a word: the
  * number of the call among the fast ones, and a hash of all collective calls so far. The word is written last, behind the data,
  * and is all that is waited for; few bytes stand beside it, more in one of a few areas. So ranks that do not agree always see it,
  * see fast_open.c.

@@ -91,15 +91,23 @@ static void combine(struct wr_fast *f, const struct wr_fast_call *c, const char 
                      call->op == WEIR_AVG ? (uint64_t)f->n : 1);
 }
 
-static void collect(const struct wr_fast *f, const struct wr_fast_call *c, const char *own)
+void wr_fast_place_own(const struct wr_fast *f, const struct wr_fast_call *c)
+{
+    bool gathers = c->call->coll == WR_COLL_ALLGATHER;
+    if (!c->bytes || (!gathers && c->call->coll != WR_COLL_ALLTOALL))
+        return;
+    const char *own = input_of(f, c) + (gathers ? 0 : (uint64_t)f->me * c->bytes);
+    char *place = (char *)c->call->out + (uint64_t)f->me * c->bytes;
+    if (place != own)
+        memcpy(place, own, c->bytes);
+}
+
+static void collect(const struct wr_fast *f, const struct wr_fast_call *c)
 {
     char *out = c->call->out;
     for (int r = 0; r < f->n; r++)
         if (r != f->me)
             memcpy(out + (uint64_t)r * c->bytes, theirs(f, c, r), c->bytes);
-    char *place = out + (uint64_t)f->me * c->bytes;
-    if (place != own)
-        memcpy(place, own, c->bytes);
 }
 
 void wr_fast_take_out(struct wr_fast *f, const struct wr_fast_call *c)
@@ -107,22 +115,18 @@ void wr_fast_take_out(struct wr_fast *f, const struct wr_fast_call *c)
     const struct wr_coll_call *call = c->call;
     if (!c->bytes)
         return;
-    const char *own = input_of(f, c);
     switch (call->coll) {
     case WR_COLL_BCAST:
         if (call->root != f->me)
             memcpy(call->out, theirs(f, c, call->root), c->bytes);
         break;
     case WR_COLL_ALLREDUCE:
-        combine(f, c, own);
+        combine(f, c, input_of(f, c));
         break;
     case WR_COLL_REDUCE_SCATTER:
-        combine(f, c, own + (uint64_t)f->me * c->bytes);
-        break;
-    case WR_COLL_ALLTOALL:
-        collect(f, c, own + (uint64_t)f->me * c->bytes);
+        combine(f, c, input_of(f, c) + (uint64_t)f->me * c->bytes);
         break;
     default:
-        collect(f, c, own);
+        collect(f, c);
     }
 }

@@ -11,7 +11,7 @@
 enum {
     WR_FAST_SLOTS = 64,        /* calls that a rank can be ahead of the others ... */
     WR_FAST_AREAS = 8,         /* ... and such calls whose data do not stand beside the word */
-    WR_FAST_INLINE = 56,       /* bytes beside the word */
+    WR_FAST_INLINE = WR_FLAG_LINE - 8, /* bytes beside the word: slots stand that far apart anyway */
     WR_FAST_BYTES = 16 << 10,  /* that a slot holds */
     WR_FAST_READ = 64 << 10    /* that a rank reads in one call */
 };
@@ -80,6 +80,8 @@ void wr_fast_sizes(const struct wr_fast *f, const struct wr_coll_call *call, uin
 /* Fills in whom the call waits for. */
 void wr_fast_prepare(struct wr_fast *f, struct wr_fast_call *c, const struct wr_coll_call *call);
 void wr_fast_put_in(struct wr_fast *f, const struct wr_fast_call *c);
+/* What a rank has for itself goes to its place, while the others' is on its way. */
+void wr_fast_place_own(const struct wr_fast *f, const struct wr_fast_call *c);
 void wr_fast_take_out(struct wr_fast *f, const struct wr_fast_call *c);
 
 #endif
