@@ -121,8 +121,9 @@ static weir_status make(struct wr_coll_state *s, const struct wr_coll_call *call
 weir_status wr_coll_perform(weir_comm *comm, const struct wr_coll_call *call, enum wr_coll_form form,
                             weir_request **request)
 {
-    weir_error err = {.rank = -1};
+    weir_error err;
     weir_request *started = NULL;
+    wr_error_reset(&err);
     weir_status status = check(comm, call, &err);
     if (!status) {
         wr_engine_lock(comm->engine);
@@ -151,10 +152,11 @@ static struct wr_coll_request *persistent_of(weir_request *request)
 weir_status weir_start(weir_request *request)
 {
     struct wr_coll_request *r = persistent_of(request);
-    weir_error err = {.rank = -1};
+    weir_error err;
     weir_status status = WEIR_OK;
     if (!r)
         return WEIR_ERR_INVALID;
+    wr_error_reset(&err);
     struct wr_engine *e = request->engine;
     wr_engine_lock(e);
     if (!request->complete)
@@ -168,12 +170,13 @@ weir_status weir_start(weir_request *request)
 weir_status weir_request_free(weir_request **request)
 {
     struct wr_coll_request *r = persistent_of(*request);
-    weir_error err = {.rank = -1};
+    weir_error err;
     weir_status status;
     if (!*request)
         return WEIR_OK;
     if (!r)
         return WEIR_ERR_INVALID;
+    wr_error_reset(&err);
     const weir_comm *comm = r->state->comm;
     struct wr_engine *e = r->request.engine;
     wr_engine_lock(e);
