@@ -59,9 +59,11 @@ static weir_status prepare(weir_zero *zero, const weir_zero_options *options, co
     zero->rsize = weir_type_size((weir_type)zero->o.reduce_type);
     zero->loss_scale = zero->o.loss_scale;
     zero->grad_scale = 1;
+    zero->last_lr = -1;
     zero->report.differs_unit = -1;
     zero->param_requests = calloc(zero->l.nsections + 1, sizeof *zero->param_requests);
-    if (!zero->param_requests)
+    zero->param_started = calloc(zero->l.nsections + 1, sizeof *zero->param_started);
+    if (!zero->param_requests || !zero->param_started)
         return wr_error_memory(err, zero->l.nsections * sizeof *zero->param_requests, "a ZeRO engine");
     status = wr_zero_grads_prepare(zero);
     if (status == WEIR_OK)
@@ -309,12 +311,15 @@ static weir_status set_up(weir_zero *zero, weir_error *err)
     weir_status status = make_memory(zero);
     if (status == WEIR_OK)
         status = wr_zero_grads_create(zero);
-    if (status == WEIR_OK)
-        status = agree(zero, make_pieces(zero), 0, &zero->error);
+    if (status == WEIR_OK && (status = make_pieces(zero)) == WEIR_OK)
+        status = wr_zero_levels_find(zero);
+    if (!zero->broken)
+        status = agree(zero, status, 0, &zero->error);
     if (status == WEIR_OK) /* nobody reads a shard before it is filled */
         status = agree(zero, wr_zero_fill(zero), 0, &zero->error);
     if (status != WEIR_OK && err)
         *err = zero->error;
+    zero->formula = status == WEIR_OK ? wr_zero_formula(zero) : 0;
     return status;
 }
 
@@ -380,6 +385,9 @@ void weir_zero_free(weir_zero *zero)
         wr_zero_order_free(&zero->order[p]);
     wr_zero_layout_free(&zero->l);
     free(zero->param_requests);
+    free(zero->param_started);
+    free(zero->levels.of_peer);
+    wr_zero_trace_free(zero);
     free(zero->groups);
     if (zero->own_replica)
         weir_comm_free(zero->replica);

@@ -2,8 +2,8 @@
 /*
  * The ZeRO engine, inside. zero_layout.c says where everything is, zero.c makes and ends engines, zero_hooks.c follows the program
  * through its passes, zero_grad.c reduces gradients, zero_live.c gathers parameters (stage 3), zero_order.c remembers the order of
- * units, zero_step.c agrees on a step, zero_update.c applies the rules, zero_state.c lets others look at it. zero_quant.c and
- * zero_quant_grad.c are parameters and gradients that travel as int8.
+ * units, zero_step.c agrees on a step, zero_update.c applies the rules, zero_state.c lets others look at it, zero_report.c counts and
+ * zero_trace.c remembers what it does. zero_quant.c and zero_quant_grad.c are parameters and gradients that travel as int8.
  *
  * Three communicators: `all` ranks; `shard`, among which everything is divided; `replica`, those that have the same shard. Stage 0
  * has shards of one rank and all ranks as replicas, so it needs no code of its own: a gradient is reduce-scattered over `shard`,
@@ -192,6 +192,42 @@ struct wr_zero_live {
     struct wr_zero_live_block *blocks;
 };
 
+/* ---- what is counted and remembered (zero_report.c, zero_trace.c) ---- */
+
+/* Levels of the machine, and the shares of each in what collectives move. */
+struct wr_zero_levels_of {
+    uint64_t n;
+    uint64_t kind[WEIR_ZERO_LEVELS];
+    double of_shard[WEIR_ZERO_LEVELS], of_replica[WEIR_ZERO_LEVELS];
+    uint8_t *of_peer; /* by rank of `shard`: the level that it has in common with this one */
+};
+
+/* What an event of a trace is: of a unit, of a block, of the engine. */
+enum wr_zero_what {
+    WR_ZERO_DID_FORWARD,
+    WR_ZERO_DID_BACKWARD,
+    WR_ZERO_DID_REDUCE,
+    WR_ZERO_DID_GATHER,
+    WR_ZERO_DID_PARAMS,
+    WR_ZERO_DID_WAIT,
+    WR_ZERO_DID_UPDATE,
+    WR_ZERO_DID_STEP
+};
+
+struct wr_zero_event {
+    int64_t begin, end;
+    uint64_t bytes;
+    uint32_t index; /* of the unit or block */
+    uint32_t what;
+};
+
+struct wr_zero_trace {
+    struct wr_zero_event *events; /* a ring */
+    uint64_t room, n;             /* 0: nothing is remembered; events so far */
+    int64_t *opened;              /* by unit: when the hook before it returned */
+    int64_t since;
+};
+
 /* ---- the engine ---- */
 
 struct weir_zero {
@@ -221,6 +257,8 @@ struct weir_zero {
     bool in_pass;
     weir_zero_pass pass;
     uint64_t passes;             /* of training since the last step */
+    bool given;                  /* gradients were set since the last step */
+    double last_lr;              /* that the last step was given; negative: that of schedules */
     uint64_t step, skipped, good;
     uint64_t epoch, frozen_epoch; /* change when parameters do, together on all ranks */
     double loss_scale, grad_scale; /* of the last step: what its gradients were multiplied by, but for the clipping */
@@ -229,6 +267,14 @@ struct weir_zero {
     weir_zero_report report;     /* of the step that is under way */
     int64_t begun;               /* when its first pass began; 0: not yet */
     uint64_t memory;             /* bytes held */
+    uint64_t formula;            /* bytes that the estimate says */
+    struct wr_zero_levels_of levels;
+    uint64_t flights;            /* communications under way */
+    int64_t flying;              /* since when there are some */
+    uint64_t open_hooks;         /* units that the program computes with */
+    int64_t left;                /* when it last left the engine */
+    int64_t *param_started;      /* by section: when its distribution began */
+    struct wr_zero_trace trace;
 };
 
 /* ---- zero.c ---- */
@@ -255,6 +301,9 @@ void wr_zero_exposed(weir_zero *zero, int64_t begin);
 
 /* Waits for a request and counts the time as exposed. */
 weir_status wr_zero_wait(weir_zero *zero, weir_request **request);
+
+/* Waits until the parameters of a section are distributed (stages 0 to 2). */
+weir_status wr_zero_params_wait(weir_zero *zero, uint64_t section);
 
 /* A section's first element in the memory of all parameters (stages 0 to 2). */
 unsigned char *wr_zero_section_params(const weir_zero *zero, const struct wr_zero_section *s);
@@ -306,8 +355,12 @@ weir_status wr_zero_reduce_progress(weir_zero *zero);
 weir_status wr_zero_reduce_oldest(weir_zero *zero);
 weir_status wr_zero_reduce_all(weir_zero *zero);
 
-/* The reduced gradient of this rank's part of a trainable section, and its type. */
+/* The reduced gradient of this rank's part of a trainable section, or of a piece that is not frozen, and its type. */
 void *wr_zero_grad_of(const weir_zero *zero, uint64_t section, weir_type *type);
+void *wr_zero_piece_grad(const weir_zero *zero, const struct wr_zero_piece *p, weir_type *type);
+
+/* Sums of squares of a trainable section's pieces, best while they are in the cache. */
+void wr_zero_take_norms(weir_zero *zero, uint64_t section);
 
 /* ---- zero_repro.c ---- */
 
@@ -329,6 +382,9 @@ void wr_zero_repro_keep(weir_zero *zero, const struct wr_zero_piece *p, const do
 weir_status wr_zero_repro_share(weir_zero *zero);
 double wr_zero_repro_tensor(const weir_zero *zero, const struct wr_zero_tensor *t, int which);
 double wr_zero_repro_norm(const weir_zero *zero);
+
+/* The mean of the losses of all ranks and passes. */
+weir_status wr_zero_repro_loss(weir_zero *zero, const double *losses, double *mean);
 
 /* ---- slots ---- */
 
@@ -431,13 +487,67 @@ void wr_zero_order_end(struct wr_zero_order *order);
 bool wr_zero_order_next(const struct wr_zero_order *order, uint64_t ahead, uint64_t *unit);
 void wr_zero_order_free(struct wr_zero_order *order);
 
+/* ---- zero_state.c ---- */
+
+/* Outside a pass, when nobody reads parameters any more and everything that was begun is complete. */
+weir_status wr_zero_quiet(weir_zero *zero);
+void wr_zero_set_counters(weir_zero *zero, const weir_zero_counters *counters);
+
+/* ---- zero_apply.c ---- */
+
+/* Sets the gradient of a tensor, for a step without passes. */
+weir_status wr_zero_give(weir_zero *zero, const struct wr_zero_tensor *t, const float *values);
+
 /* ---- zero_step.c, zero_update.c ---- */
+
+/* A step with gradients of passes, or with those that were given. */
+weir_status wr_zero_step_any(weir_zero *zero, const weir_zero_step_options *options, weir_zero_report *to);
 
 /* Applies the rules; `scale` is what gradients are multiplied by. Begins to distribute the parameters. */
 weir_status wr_zero_update(weir_zero *zero, const weir_zero_step_options *options, double scale);
 
 /* Parameters of the masters of this rank, everywhere: stages 0 to 2 gather them. */
 weir_status wr_zero_distribute(weir_zero *zero, uint64_t section);
+
+/* ---- zero_estimate.c ---- */
+
+/* What the estimate says of this rank, with its share of a window. */
+uint64_t wr_zero_formula(const weir_zero *zero);
+
+/* ---- zero_report.c ---- */
+
+/* Finds out about the levels of the machine. */
+weir_status wr_zero_levels_find(weir_zero *zero);
+
+/* Counts bytes that collectives over `shard`, or `replica`, move, and those that are read from a rank of `shard`. */
+void wr_zero_count_reduce(weir_zero *zero, bool replica, uint64_t bytes);
+void wr_zero_count_gather(weir_zero *zero, uint64_t bytes);
+void wr_zero_count_read(weir_zero *zero, int owner, uint64_t bytes, bool mapped);
+
+/* Counts bytes of gradients that are sent to a rank of the node, or of another one. */
+void wr_zero_count_sent(weir_zero *zero, bool in_node, uint64_t bytes);
+
+/* A communication begins; it was seen to be complete. */
+void wr_zero_flight_begin(weir_zero *zero);
+void wr_zero_flight_end(weir_zero *zero);
+
+/* The program comes into a hook of a unit, and leaves it. */
+void wr_zero_compute_end(weir_zero *zero);
+void wr_zero_compute_begin(weir_zero *zero);
+
+/* Completes the report, gives it away and begins a new one. */
+void wr_zero_report_take(weir_zero *zero, weir_zero_report *to);
+
+/* ---- zero_trace.c ---- */
+
+void wr_zero_trace_free(weir_zero *zero);
+
+/* Something that began at `begin` is over. */
+void wr_zero_trace_add(weir_zero *zero, enum wr_zero_what what, uint64_t index, int64_t begin, uint64_t bytes);
+
+/* The hook before a unit returns; the one after it is called. */
+void wr_zero_trace_open(weir_zero *zero, uint64_t unit);
+void wr_zero_trace_close(weir_zero *zero, uint64_t unit, bool backward);
 
 /* ---- zero_init.c ---- */
 

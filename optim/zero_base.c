@@ -84,6 +84,7 @@ void wr_zero_unmap(weir_zero *zero, void *memory, uint64_t bytes)
 void wr_zero_exposed(weir_zero *zero, int64_t begin)
 {
     zero->report.exposed_ns += wr_clock_ns() - begin;
+    wr_zero_trace_add(zero, WR_ZERO_DID_WAIT, 0, begin, 0);
 }
 
 weir_status wr_zero_wait(weir_zero *zero, weir_request **request)
@@ -94,6 +95,17 @@ weir_status wr_zero_wait(weir_zero *zero, weir_request **request)
     weir_status status = weir_wait(request);
     wr_zero_exposed(zero, begin);
     return status == WEIR_OK ? WEIR_OK : wr_zero_comm_failed(zero, status);
+}
+
+weir_status wr_zero_params_wait(weir_zero *zero, uint64_t section)
+{
+    if (!zero->param_requests[section])
+        return WEIR_OK;
+    weir_status status = wr_zero_wait(zero, &zero->param_requests[section]);
+    wr_zero_flight_end(zero);
+    wr_zero_trace_add(zero, WR_ZERO_DID_PARAMS, zero->l.sections[section].block, zero->param_started[section],
+                      zero->l.sections[section].n * zero->wsize);
+    return status;
 }
 
 unsigned char *wr_zero_section_params(const weir_zero *zero, const struct wr_zero_section *s)

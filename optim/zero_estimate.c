@@ -5,7 +5,7 @@
 #include "base/compiler.h"
 #include "base/error.h"
 #include "optim/quant.h"
-#include "optim/zero_layout.h"
+#include "optim/zero.h"
 
 /* Bytes of the states and masters that a rank has. */
 static void add_shard(const weir_zero_options *o, const struct wr_zero_layout *l, int rank, weir_zero_budget *b)
@@ -104,6 +104,15 @@ static void fill(const weir_zero_options *o, const struct wr_zero_layout *l, int
         b->grad_bytes += rows_bytes(o, l, replicas);
     b->total_bytes = b->param_bytes + b->master_bytes + b->state_bytes + b->live_bytes + b->grad_bytes;
     add_traffic(o, l, largest, replicas, b);
+}
+
+uint64_t wr_zero_formula(const weir_zero *zero)
+{
+    weir_zero_budget b = {0};
+    fill(&zero->o, &zero->l, zero->nreplica, &b);
+    if (!zero->live.window.shared || zero->live.window.group)
+        return b.total_bytes;
+    return b.total_bytes - b.live_bytes + b.live_bytes / (uint64_t)zero->live.window.nlocal;
 }
 
 weir_status weir_zero_estimate(const weir_zero_options *options, const weir_zero_unit *units, uint64_t nunits,

@@ -17,9 +17,12 @@ weir_status weir_zero_begin(weir_zero *zero, weir_zero_pass pass)
         return refuse(zero, "a pass begins inside another one, or is none that exists", "end a pass by weir_zero_end()");
     if (pass == WEIR_ZERO_TRAIN && zero->passes == zero->o.accumulate)
         return refuse(zero, "more passes of training than weir_zero_options::accumulate", "call weir_zero_step() first");
+    if (pass == WEIR_ZERO_TRAIN && zero->given)
+        return refuse(zero, "a pass of training when gradients were set", "call weir_zero_apply() or weir_zero_reset() first");
     if (!zero->begun)
         zero->begun = wr_clock_ns();
     zero->in_pass = true;
+    zero->open_hooks = 0;
     zero->pass = pass;
     wr_zero_order_begin(&zero->order[pass]);
     if (pass == WEIR_ZERO_TRAIN) {
@@ -56,11 +59,11 @@ static weir_status wait_params(weir_zero *zero, uint64_t block)
     const struct wr_zero_block *b = &zero->l.blocks[block];
     weir_status status = WEIR_OK;
     for (uint64_t s = b->section; status == WEIR_OK && s < b->section + b->nsections; s++)
-        status = wr_zero_wait(zero, &zero->param_requests[s]);
+        status = wr_zero_params_wait(zero, s);
     return status;
 }
 
-static weir_status before(weir_zero *zero, uint64_t unit, bool backward)
+static weir_status enter(weir_zero *zero, uint64_t unit, bool backward)
 {
     weir_status status = check(zero, unit, backward);
     if (status != WEIR_OK)
@@ -84,7 +87,7 @@ static weir_status before(weir_zero *zero, uint64_t unit, bool backward)
     return status;
 }
 
-static weir_status after(weir_zero *zero, uint64_t unit, bool backward)
+static weir_status leave(weir_zero *zero, uint64_t unit, bool backward)
 {
     weir_status status = check(zero, unit, backward);
     if (status != WEIR_OK)
@@ -95,6 +98,30 @@ static weir_status after(weir_zero *zero, uint64_t unit, bool backward)
     for (uint64_t i = 0; zero->o.stage == 3 && status == WEIR_OK && i < u->nblocks; i++)
         status = wr_zero_live_unpin(zero, u->blocks[i]);
     return status == WEIR_OK && !backward ? wr_zero_reduce_progress(zero) : status;
+}
+
+static weir_status before(weir_zero *zero, uint64_t unit, bool backward)
+{
+    wr_zero_compute_end(zero);
+    weir_status status = enter(zero, unit, backward);
+    if (status == WEIR_OK) {
+        zero->open_hooks++;
+        wr_zero_trace_open(zero, unit);
+    }
+    wr_zero_compute_begin(zero);
+    return status;
+}
+
+static weir_status after(weir_zero *zero, uint64_t unit, bool backward)
+{
+    wr_zero_compute_end(zero);
+    if (zero->open_hooks && unit < zero->l.nunits) {
+        zero->open_hooks--;
+        wr_zero_trace_close(zero, unit, backward);
+    }
+    weir_status status = leave(zero, unit, backward);
+    wr_zero_compute_begin(zero);
+    return status;
 }
 
 weir_status weir_zero_before_forward(weir_zero *zero, uint64_t unit)

@@ -125,6 +125,13 @@ weir_status wr_zero_live_part(weir_zero *zero, uint64_t block, uint64_t part)
     return status;
 }
 
+/* A block is not coming any more. */
+static void came(weir_zero *zero, uint64_t block)
+{
+    wr_zero_flight_end(zero);
+    wr_zero_trace_add(zero, WR_ZERO_DID_GATHER, block, zero->live.blocks[block].started, block_bytes(zero, block));
+}
+
 static weir_status complete(weir_zero *zero, uint64_t block)
 {
     struct wr_zero_live_block *b = &zero->live.blocks[block];
@@ -138,8 +145,8 @@ static weir_status complete(weir_zero *zero, uint64_t block)
     if (status != WEIR_OK)
         return status;
     wr_zero_quant_unstage(zero, block);
+    came(zero, block);
     b->state = WR_ZERO_LIVE;
-    zero->report.hidden_ns += wr_clock_ns() - b->started;
     return WEIR_OK;
 }
 
@@ -153,10 +160,13 @@ static void used(weir_zero *zero, struct wr_zero_live_block *b)
 static weir_status drop(weir_zero *zero, uint64_t block)
 {
     struct wr_zero_live_block *b = &zero->live.blocks[block];
-    weir_status status = b->shared && b->state == WR_ZERO_COMING ? wr_zero_window_own(zero, block) : complete(zero, block);
+    bool coming = b->shared && b->state == WR_ZERO_COMING;
+    weir_status status = coming ? wr_zero_window_own(zero, block) : complete(zero, block);
     if (status != WEIR_OK)
         return status;
     wr_zero_quant_unstage(zero, block);
+    if (coming)
+        came(zero, block);
     used(zero, b);
     zero->live.bytes -= b->bytes;
     if (b->shared)
@@ -184,9 +194,7 @@ weir_status wr_zero_live_read(weir_zero *zero, uint64_t block, const struct wr_z
         memcpy(to, (unsigned char *)weir_mem_ptr(zero->live.shards) + from, bytes);
         return WEIR_OK;
     }
-    zero->report.gather_bytes += bytes;
-    if (weir_mem_peer_ptr(zero->live.shards, owner))
-        zero->report.gather_node_bytes += bytes;
+    wr_zero_count_read(zero, owner, bytes, weir_mem_peer_ptr(zero->live.shards, owner) != NULL);
     return weir_get(zero->live.shards, to, bytes, owner, from, request);
 }
 
@@ -225,6 +233,7 @@ static weir_status begin(weir_zero *zero, uint64_t block)
     b->started = wr_clock_ns();
     b->state = WR_ZERO_COMING;
     zero->report.gathers++;
+    wr_zero_flight_begin(zero);
     status = b->shared ? wr_zero_window_begin(zero, block) : begin_alone(zero, block);
     wr_zero_exposed(zero, b->started);
     return status;

@@ -126,10 +126,8 @@ weir_status wr_zero_quant_read(weir_zero *zero, uint64_t block, const struct wr_
     *request = NULL;
     if (!n)
         return WEIR_OK;
-    if (owner != zero->my_shard) {
-        zero->report.gather_bytes += bytes;
-        zero->report.gather_node_bytes += mapped ? bytes : 0;
-    }
+    if (owner != zero->my_shard)
+        wr_zero_count_read(zero, owner, bytes, mapped != NULL);
     if (mapped) {
         wr_quant_unpack(part_data(zero, block, s, owner), (weir_type)zero->o.param_type, mapped + from, n, zero->o.quant_block);
         return WEIR_OK;

@@ -183,7 +183,7 @@ static weir_status exchange(weir_zero *zero, weir_comm *comm, struct wr_zero_job
 {
     uint64_t *const *c = zero->q.counts;
     for (int r = 0; r < weir_comm_size(comm); r++)
-        zero->report.reduce_bytes += c[SENT][r];
+        wr_zero_count_sent(zero, comm == zero->q.node, c[SENT][r]);
     return weir_ialltoallv(comm, room->out, c[SENT], c[SENT_AT], room->in, c[GOT], c[GOT_AT], WEIR_UINT8, &job->request);
 }
 

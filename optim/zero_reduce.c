@@ -52,16 +52,20 @@ void *wr_zero_grad_of(const weir_zero *zero, uint64_t section, weir_type *type)
     return zero->g.shard + (wr_zero_levels(&zero->o) - 1) * zero->g.shard_n + zero->g.shard_at[section];
 }
 
-/* Sums of squares of a section's pieces, while they are in the cache. */
-static void take_norms(weir_zero *zero, uint64_t section)
+void *wr_zero_piece_grad(const weir_zero *zero, const struct wr_zero_piece *p, weir_type *type)
 {
-    const struct wr_zero_section *s = &zero->l.sections[section];
+    const struct wr_zero_section *s = &zero->l.sections[p->section];
+    unsigned char *grad = wr_zero_grad_of(zero, p->section, type);
+    return grad + (p->at - s->at - wr_zero_bound(s, zero->my_shard)) * weir_type_size(*type);
+}
+
+void wr_zero_take_norms(weir_zero *zero, uint64_t section)
+{
     weir_type type;
-    const unsigned char *grad = wr_zero_grad_of(zero, section, &type);
-    uint64_t low = s->at + wr_zero_bound(s, zero->my_shard);
     for (uint64_t i = zero->section_piece[section]; i < zero->section_piece[section + 1]; i++) {
         struct wr_zero_piece *p = &zero->pieces[i];
-        weir_norm_partials(grad + (p->at - low) * weir_type_size(type), type, 0, p->n, zero->work);
+        const void *grad = wr_zero_piece_grad(zero, p, &type);
+        weir_norm_partials(grad, type, 0, p->n, zero->work);
         p->sum = weir_norm_fold(zero->work, weir_norm_blocks(0, p->n));
         if (wr_zero_reproducible(zero))
             wr_zero_repro_keep(zero, p, zero->work, 1);
@@ -83,7 +87,7 @@ static weir_status scatter(weir_zero *zero, struct wr_zero_job *job)
         return WEIR_OK;
     }
     job->phase = WR_ZERO_SCATTERING;
-    zero->report.reduce_bytes += (s->n - wr_zero_part(s, zero->my_shard)) * zero->rsize;
+    wr_zero_count_reduce(zero, false, (s->n - wr_zero_part(s, zero->my_shard)) * zero->rsize);
     if (!s->bounds)
         return weir_ireduce_scatter(zero->shard, WEIR_IN_PLACE, job->data, s->per, type, WEIR_SUM, &job->request);
     return weir_ireduce_scatterv(zero->shard, WEIR_IN_PLACE, job->data, s->counts, type, WEIR_SUM, &job->request);
@@ -97,7 +101,7 @@ static weir_status reduce(weir_zero *zero, struct wr_zero_job *job)
         wr_zero_quant_grad_end(zero, job);
     if (zero->nreplica == 1 || !n)
         return WEIR_OK;
-    zero->report.reduce_bytes += 2 * n * zero->rsize * (uint64_t)(zero->nreplica - 1) / (uint64_t)zero->nreplica;
+    wr_zero_count_reduce(zero, true, 2 * n * zero->rsize * (uint64_t)(zero->nreplica - 1) / (uint64_t)zero->nreplica);
     return weir_iallreduce(zero->replica, WEIR_IN_PLACE, job->data, n, (weir_type)zero->o.reduce_type, WEIR_SUM, &job->request);
 }
 
@@ -112,7 +116,7 @@ static void deliver(weir_zero *zero, struct wr_zero_job *job)
     else if (grad != job->data)
         add(grad, type, job->data, (weir_type)zero->o.reduce_type, n, job->round == 0 && !job->extra);
     if (job->extra || job->round + 1 == zero->g.rounds)
-        take_norms(zero, job->section);
+        wr_zero_take_norms(zero, job->section);
     job->slot->reading--;
     wr_zero_slot_give(zero, job->slot);
 }
@@ -145,7 +149,8 @@ static void end_job(weir_zero *zero)
 {
     struct wr_zero_grads *g = &zero->g;
     struct wr_zero_job *job = &g->jobs[g->head++ % WR_ZERO_JOBS];
-    zero->report.hidden_ns += wr_clock_ns() - job->started;
+    wr_zero_flight_end(zero);
+    wr_zero_trace_add(zero, WR_ZERO_DID_REDUCE, zero->l.sections[job->section].block, job->started, zero->l.sections[job->section].n * zero->rsize);
     deliver(zero, job);
 }
 
@@ -206,6 +211,7 @@ weir_status wr_zero_reduce(weir_zero *zero, uint64_t section, struct wr_zero_slo
         narrow(zero, job->data, s->n);
     slot->reading++;
     g->tail++;
+    wr_zero_flight_begin(zero);
     status = scatter(zero, job);
     wr_zero_exposed(zero, job->started);
     return status == WEIR_OK ? WEIR_OK : wr_zero_comm_failed(zero, status);

@@ -29,7 +29,7 @@ weir_status wr_zero_repro_collect(weir_zero *zero, struct wr_zero_job *job)
     job->rows = wr_zero_alloc(zero, job->rows_bytes, "the gradients of all ranks");
     if (!job->rows)
         return WEIR_ERR_NO_MEMORY;
-    zero->report.reduce_bytes += (zero->nshard == 1 ? (uint64_t)(zero->nranks - 1) * n : s->n - n) * zero->gsize;
+    wr_zero_count_reduce(zero, zero->nshard == 1, (zero->nshard == 1 ? (uint64_t)(zero->nranks - 1) * n : s->n - n) * zero->gsize);
     if (zero->nshard == 1)
         return weir_iallgather(zero->replica, job->data, job->rows, n, type, &job->request);
     if (!s->bounds)
@@ -100,6 +100,30 @@ weir_status wr_zero_repro_share(weir_zero *zero)
 double wr_zero_repro_tensor(const weir_zero *zero, const struct wr_zero_tensor *t, int which)
 {
     return weir_norm_fold(zero->norm_blocks + (uint64_t)which * zero->l.norm_blocks + t->norm_at, weir_norm_blocks(0, t->n));
+}
+
+weir_status wr_zero_repro_loss(weir_zero *zero, const double *losses, double *mean)
+{
+    uint64_t passes = zero->o.accumulate, ranks = (uint64_t)zero->nranks, bytes = passes * (ranks + 1) * sizeof(double);
+    double *all = wr_zero_alloc(zero, bytes, "the losses of all ranks"), *sums = all ? all + passes * ranks : NULL;
+    if (!all)
+        return WEIR_ERR_NO_MEMORY;
+    weir_status status = weir_allgather(zero->all, losses, all, passes, WEIR_FP64);
+    for (uint64_t k = 0; k < passes; k++)
+        sums[k] = 0;
+    for (uint64_t k = 0; status == WEIR_OK && k < passes; k++) {
+        for (uint64_t width = 1; width < ranks; width *= 2)
+            for (uint64_t r = 0; r < ranks; r += 2 * width)
+                all[r * passes + k] += all[(r + width) * passes + k];
+        sums[k] = all[k];
+    }
+    for (uint64_t width = 1; width < passes; width *= 2)
+        for (uint64_t k = 0; k < passes; k += 2 * width)
+            sums[k] += sums[k + width];
+    if (status == WEIR_OK)
+        *mean = sums[0] / (double)(passes * ranks);
+    wr_zero_free(zero, all, bytes);
+    return status == WEIR_OK ? WEIR_OK : wr_zero_comm_failed(zero, status);
 }
 
 double wr_zero_repro_norm(const weir_zero *zero)

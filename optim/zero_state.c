@@ -1,5 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /* What others see of the sharded values: lists of parts for checkpoints, whole arrays gathered and set. */
+#include <weir/zero_state.h>
+
 #include <stdlib.h>
 #include <string.h>
 
@@ -71,24 +73,28 @@ uint64_t weir_zero_state_count(const weir_zero *zero)
     return zero->nparts;
 }
 
-weir_status weir_zero_state_get(const weir_zero *zero, uint64_t index, weir_zero_part *part)
+static void make_part(const weir_zero *zero, const struct wr_zero_piece *p, const struct array *a, weir_zero_part *part)
 {
-    if (index >= zero->nparts || !part)
-        return WEIR_ERR_INVALID;
-    const struct wr_zero_piece *p = &zero->pieces[zero->parts[index].piece];
     const struct wr_zero_tensor *t = p->tensor;
-    struct array a;
-    describe(zero, t, zero->parts[index].state, &a);
-    weir_zero_part made = {.name = t->name, .kind = kind_of(zero, &a), .unit = t->unit, .tensor = t->index, .type = (uint64_t)a.type,
-                           .ndim = 1, .shape = {a.total}, .total = a.total, .replica = (uint64_t)zero->my_replica,
-                           .data = piece_data(p, a.state)};
-    made.first = entries(&a, p->first, p->n, &made.count);
-    if (a.span == 1) {
+    weir_zero_part made = {.name = t->name, .kind = kind_of(zero, a), .unit = t->unit, .tensor = t->index, .type = (uint64_t)a->type,
+                           .ndim = 1, .shape = {a->total}, .total = a->total, .replica = (uint64_t)zero->my_replica,
+                           .data = piece_data(p, a->state), .scale = 1};
+    made.first = entries(a, p->first, p->n, &made.count);
+    if (a->span == 1) {
         made.ndim = t->said.ndim;
         memcpy(made.shape, t->said.shape, sizeof made.shape);
     }
     made.size = WR_MIN(part->size, sizeof made);
     memcpy(part, &made, made.size);
+}
+
+weir_status weir_zero_state_get(const weir_zero *zero, uint64_t index, weir_zero_part *part)
+{
+    if (index >= zero->nparts || !part)
+        return WEIR_ERR_INVALID;
+    struct array a;
+    describe(zero, zero->pieces[zero->parts[index].piece].tensor, zero->parts[index].state, &a);
+    make_part(zero, &zero->pieces[zero->parts[index].piece], &a, part);
     return WEIR_OK;
 }
 
@@ -98,10 +104,20 @@ void weir_zero_state_counters(const weir_zero *zero, weir_zero_counters *counter
     memcpy(counters, &now, now.size);
 }
 
+void wr_zero_set_counters(weir_zero *zero, const weir_zero_counters *counters)
+{
+    weir_zero_counters c = {sizeof c, zero->step, zero->skipped, zero->loss_scale, zero->good};
+    memcpy(&c, counters, WR_MIN(counters->size, sizeof c));
+    zero->step = c.step;
+    zero->skipped = c.skipped;
+    zero->loss_scale = c.loss_scale;
+    zero->good = c.good;
+    zero->last_lr = -1;
+}
+
 /* ---- setting ---- */
 
-/* Nobody reads parameters any more. */
-static weir_status before_change(weir_zero *zero)
+weir_status wr_zero_quiet(weir_zero *zero)
 {
     if (zero->broken)
         return zero->error.status;
@@ -109,7 +125,7 @@ static weir_status before_change(weir_zero *zero)
         return wr_zero_fail(zero, WEIR_ERR_INVALID, "call weir_zero_end() first", "ZeRO engine: values are looked at inside a pass");
     weir_status status = wr_zero_live_settle(zero);
     for (uint64_t s = 0; status == WEIR_OK && s < zero->l.nsections; s++)
-        status = wr_zero_wait(zero, &zero->param_requests[s]);
+        status = wr_zero_params_wait(zero, s);
     for (int i = 0; status == WEIR_OK && i < 2; i++)
         status = wr_zero_wait(zero, &zero->fences[i]);
     return status;
@@ -138,7 +154,7 @@ static weir_status distribute_block(weir_zero *zero, uint64_t block)
 
 weir_status weir_zero_state_loaded(weir_zero *zero, const weir_zero_counters *counters)
 {
-    weir_status status = before_change(zero);
+    weir_status status = wr_zero_quiet(zero);
     if (status == WEIR_OK)
         status = meet(zero);
     if (status != WEIR_OK)
@@ -149,14 +165,8 @@ weir_status weir_zero_state_loaded(weir_zero *zero, const weir_zero_counters *co
         status = distribute_block(zero, b);
     if (status == WEIR_OK)
         status = wr_zero_live_forget(zero);
-    if (counters) {
-        weir_zero_counters c = {sizeof c, zero->step, zero->skipped, zero->loss_scale, zero->good};
-        memcpy(&c, counters, WR_MIN(counters->size, sizeof c));
-        zero->step = c.step;
-        zero->skipped = c.skipped;
-        zero->loss_scale = c.loss_scale;
-        zero->good = c.good;
-    }
+    if (counters)
+        wr_zero_set_counters(zero, counters);
     return status == WEIR_OK ? meet(zero) : status;
 }
 
@@ -202,7 +212,6 @@ static struct wr_zero_piece *piece_of(const weir_zero *zero, uint64_t section, c
 /* This rank's part of an array as it is to be gathered: a frozen parameter in fp32, a gradient as the mean. */
 static void take(const weir_zero *zero, const struct wr_zero_piece *p, const struct array *a, void *to)
 {
-    const struct wr_zero_section *s = &zero->l.sections[p->section];
     uint64_t count;
     entries(a, p->first, p->n, &count);
     if (a->state >= 0 || (a->state == PARAM && p->master)) {
@@ -211,9 +220,9 @@ static void take(const weir_zero *zero, const struct wr_zero_piece *p, const str
         weir_convert(to, WEIR_FP32, p->param, a->type, p->n);
     } else {
         weir_type type;
-        const unsigned char *grad = wr_zero_grad_of(zero, p->section, &type);
+        const void *grad = wr_zero_piece_grad(zero, p, &type);
         float *values = to;
-        weir_convert(values, WEIR_FP32, grad + (p->at - s->at - wr_zero_bound(s, zero->my_shard)) * weir_type_size(type), type, p->n);
+        weir_convert(values, WEIR_FP32, grad, type, p->n);
         for (uint64_t i = 0; i < p->n; i++)
             values[i] *= (float)zero->grad_scale;
     }
@@ -248,7 +257,7 @@ weir_status weir_zero_gather(weir_zero *zero, uint64_t unit, uint64_t tensor, co
     struct array a;
     weir_status status = find(zero, unit, tensor, kind, &a);
     if (status == WEIR_OK)
-        status = before_change(zero);
+        status = wr_zero_quiet(zero);
     if (status != WEIR_OK)
         return status;
     uint64_t bytes = a.total * sizeof(float) + 64; /* no element is larger */
@@ -264,14 +273,38 @@ weir_status weir_zero_gather(weir_zero *zero, uint64_t unit, uint64_t tensor, co
     return status;
 }
 
+weir_status weir_zero_shard(weir_zero *zero, uint64_t unit, uint64_t tensor, const char *kind, uint64_t index, weir_zero_part *part)
+{
+    struct array a;
+    weir_status status = find(zero, unit, tensor, kind, &a);
+    for (uint64_t i = 0; status == WEIR_OK && i < zero->npieces; i++) {
+        const struct wr_zero_piece *p = &zero->pieces[i];
+        weir_zero_part made = {.size = sizeof made};
+        weir_type type;
+        if (p->tensor != a.tensor || (a.state >= 0 && !p->states[a.state]) || index-- > 0)
+            continue;
+        make_part(zero, p, &a, &made);
+        if (a.state == GRAD) {
+            made.kind = "grad";
+            made.data = wr_zero_piece_grad(zero, p, &type);
+            made.type = (uint64_t)type;
+            made.scale = zero->grad_scale;
+        }
+        made.size = WR_MIN(part->size, sizeof made);
+        memcpy(part, &made, made.size);
+        return WEIR_OK;
+    }
+    return status == WEIR_OK ? WEIR_ERR_NOT_FOUND : status;
+}
+
 weir_status weir_zero_scatter(weir_zero *zero, uint64_t unit, uint64_t tensor, const char *kind, const void *values)
 {
     struct array a;
     weir_status status = find(zero, unit, tensor, kind, &a);
     if (status == WEIR_OK && a.state == GRAD)
-        status = wr_zero_fail(zero, WEIR_ERR_INVALID, "add to weir_zero_grad() instead", "ZeRO engine: gradients cannot be set");
+        return wr_zero_give(zero, a.tensor, values);
     if (status == WEIR_OK)
-        status = before_change(zero);
+        status = wr_zero_quiet(zero);
     if (status == WEIR_OK)
         status = meet(zero);
     for (uint64_t i = 0; status == WEIR_OK && i < zero->npieces; i++) {

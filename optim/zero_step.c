@@ -3,6 +3,8 @@
  * The step: all ranks agree on what the gradient is and what becomes of it, in one all-reduce of a few numbers (two, when a rank has
  * gradients that came too late), and update.
  */
+#include <weir/zero_state.h>
+
 #include <math.h>
 #include <string.h>
 
@@ -14,7 +16,7 @@
  * What is summed over all ranks. The four quarters of a hash, and their squares, tell whether all ranks have the same one: n times
  * the sum of squares is the square of the sum only then (Cauchy and Schwarz), and all of it is exact in fp64.
  */
-enum { NORM, WEIGHT, BAD, LATE, HASH, SQUARES = HASH + 4, NUMBERS = SQUARES + 4 };
+enum { NORM, WEIGHT, BAD, LATE, STOP, LOSS, LOSSES, HASH, SQUARES = HASH + 4, NUMBERS = SQUARES + 4 };
 
 static void own_numbers(const weir_zero *zero, const weir_zero_step_options *options, double numbers[NUMBERS])
 {
@@ -31,7 +33,11 @@ static void own_numbers(const weir_zero *zero, const weir_zero_step_options *opt
     else if (zero->my_replica == 0)
         numbers[NORM] = sum;
     numbers[WEIGHT] = options->weight;
-    numbers[LATE] = wr_zero_grads_late(zero);
+    numbers[LATE] = !zero->given && wr_zero_grads_late(zero);
+    numbers[STOP] = options->stop != 0;
+    numbers[LOSSES] = options->losses != NULL;
+    for (uint64_t i = 0; options->losses && i < zero->o.accumulate; i++)
+        numbers[LOSS] += options->losses[i];
     for (int i = 0; i < 4; i++) {
         double quarter = (double)(h >> 16 * i & 0xffff);
         numbers[HASH + i] = quarter;
@@ -69,25 +75,36 @@ static weir_status agree(weir_zero *zero, const weir_zero_step_options *options,
     if (status == WEIR_OK && wr_zero_reproducible(zero) && (status = wr_zero_repro_share(zero)) == WEIR_OK)
         numbers[NORM] = wr_zero_repro_norm(zero);
     if (status == WEIR_OK && zero->o.norm_comm) {
-        double over[2] = {numbers[NORM], numbers[BAD]};
-        status = sum_up(zero, zero->o.norm_comm, over, 2);
+        double over[3] = {numbers[NORM], numbers[BAD], numbers[STOP]};
+        status = sum_up(zero, zero->o.norm_comm, over, 3);
         numbers[NORM] = over[0];
         numbers[BAD] = over[1];
+        numbers[STOP] = over[2];
     }
     return status;
 }
 
-/* Everything that this rank has begun is complete: parameters of the last step, gathered ones, reductions. */
+/* The mean of all losses, when all ranks gave some. */
+static weir_status mean_loss(weir_zero *zero, const weir_zero_step_options *options, const double numbers[NUMBERS])
+{
+    weir_zero_report *r = &zero->report;
+    r->loss = (double)NAN;
+    if (numbers[LOSSES] != zero->nranks)
+        return WEIR_OK;
+    if (wr_zero_reproducible(zero))
+        return wr_zero_repro_loss(zero, options->losses, &r->loss);
+    r->loss = numbers[LOSS] / ((double)zero->nranks * (double)zero->o.accumulate);
+    return WEIR_OK;
+}
+
+/* The gradient is there, and everything that this rank has begun is complete: parameters of the last step, gathered ones. */
 static weir_status complete(weir_zero *zero)
 {
-    weir_status status = wr_zero_grads_finish(zero);
-    if (status == WEIR_OK)
-        status = wr_zero_live_settle(zero);
-    for (uint64_t s = 0; status == WEIR_OK && s < zero->l.nsections; s++)
-        status = wr_zero_wait(zero, &zero->param_requests[s]);
-    for (int i = 0; status == WEIR_OK && i < 2; i++)
-        status = wr_zero_wait(zero, &zero->fences[i]);
-    return status;
+    weir_status status = zero->given ? WEIR_OK : wr_zero_grads_finish(zero);
+    for (uint64_t s = 0; zero->given && s < zero->l.nsections; s++)
+        if (zero->l.sections[s].trainable)
+            wr_zero_take_norms(zero, s);
+    return status == WEIR_OK ? wr_zero_quiet(zero) : status;
 }
 
 static weir_status check(weir_zero *zero, const weir_zero_step_options *o)
@@ -130,13 +147,16 @@ static weir_status decide(weir_zero *zero, const weir_zero_step_options *options
     else if (r->differs_unit < 0)
         r->differs_unit = wr_zero_grads_differ(zero);
     r->loss_scale = zero->loss_scale;
-    zero->grad_scale = 1 / (zero->loss_scale * total);
+    zero->grad_scale = zero->given ? 1 : 1 / (zero->loss_scale * total);
+    zero->last_lr = good ? options->lr : zero->last_lr;
     r->norm = good ? sqrt(numbers[NORM]) * zero->grad_scale : (double)NAN;
     r->clip = good && zero->o.clip_norm > 0 ? weir_clip_factor(r->norm, zero->o.clip_norm) : 1;
     r->skipped = !good;
+    r->stop = (uint64_t)numbers[STOP];
     zero->skipped += !good;
     zero->epoch++;
-    rescale(zero, good);
+    if (!zero->given)
+        rescale(zero, good);
     if (good) {
         zero->step++;
         return wr_zero_update(zero, options, zero->grad_scale * r->clip);
@@ -147,33 +167,36 @@ static weir_status decide(weir_zero *zero, const weir_zero_step_options *options
                         "ZeRO engine: the gradient of step %llu is not finite", (unsigned long long)zero->step + 1);
 }
 
-static double rate(const weir_zero *zero, const weir_zero_step_options *o)
+static double rate(const weir_zero *zero, uint64_t group, double lr)
 {
-    const weir_group *g = &zero->o.groups[0];
+    const weir_group *g = &zero->o.groups[group];
     weir_rule_step step = WEIR_RULE_STEP_INIT;
-    if (o->lr >= 0)
-        return o->lr * g->lr_scale;
-    if (g->flags & WEIR_GROUP_FROZEN || weir_group_step(g, WR_MAX(zero->step, 1), 1, &step) != WEIR_OK)
+    if (lr >= 0)
+        return lr * g->lr_scale;
+    if (g->flags & WEIR_GROUP_FROZEN || !g->schedule || weir_group_step(g, WR_MAX(zero->step, 1), 1, &step) != WEIR_OK)
         return 0;
     return step.lr;
+}
+
+double weir_zero_lr(const weir_zero *zero, uint64_t group)
+{
+    return group < zero->o.ngroups ? rate(zero, group, zero->last_lr) : 0;
 }
 
 /* Gives the report away and begins a new one. */
 static void report(weir_zero *zero, const weir_zero_step_options *options, weir_zero_report *to)
 {
-    weir_zero_report *r = &zero->report;
-    r->step = zero->step;
-    r->lr = rate(zero, options);
-    r->total_ns = zero->begun ? wr_clock_ns() - zero->begun : 0;
-    r->memory_bytes = zero->memory;
-    r->hidden_ns = WR_MAX(r->hidden_ns - r->exposed_ns, 0);
+    weir_zero_report done;
+    zero->report.step = zero->step;
+    zero->report.lr = rate(zero, 0, options->lr);
+    if (zero->begun)
+        wr_zero_trace_add(zero, WR_ZERO_DID_STEP, 0, zero->begun, 0);
+    wr_zero_report_take(zero, &done);
     if (to) {
-        size_t size = WR_MIN(to->size, sizeof *r);
-        memcpy(to, r, size);
+        size_t size = WR_MIN(to->size, sizeof done);
+        memcpy(to, &done, size);
         to->size = size;
     }
-    *r = (weir_zero_report){.memory_peak = r->memory_peak, .differs_unit = -1};
-    zero->begun = 0;
 }
 
 /* The gradients are used up. */
@@ -181,9 +204,17 @@ static void new_step(weir_zero *zero)
 {
     wr_zero_grads_reset(zero);
     zero->passes = 0;
+    zero->given = false;
 }
 
 weir_status weir_zero_step(weir_zero *zero, const weir_zero_step_options *options, weir_zero_report *to)
+{
+    if (!zero->broken && zero->given)
+        return wr_zero_fail(zero, WEIR_ERR_INVALID, "call weir_zero_apply() or weir_zero_reset()", "ZeRO engine: gradients were set for another kind of step");
+    return wr_zero_step_any(zero, options, to);
+}
+
+weir_status wr_zero_step_any(weir_zero *zero, const weir_zero_step_options *options, weir_zero_report *to)
 {
     weir_zero_step_options o = WEIR_ZERO_STEP_INIT;
     double numbers[NUMBERS];
@@ -192,7 +223,8 @@ weir_status weir_zero_step(weir_zero *zero, const weir_zero_step_options *option
     weir_status status = check(zero, &o);
     if (status != WEIR_OK)
         return status;
-    if ((status = complete(zero)) == WEIR_OK && (status = agree(zero, &o, numbers)) == WEIR_OK)
+    if ((status = complete(zero)) == WEIR_OK && (status = agree(zero, &o, numbers)) == WEIR_OK &&
+        (status = mean_loss(zero, &o, numbers)) == WEIR_OK)
         status = decide(zero, &o, numbers);
     new_step(zero);
     if (status == WEIR_OK || status == WEIR_ERR_NOT_FINITE)

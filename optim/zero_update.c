@@ -17,9 +17,8 @@ static weir_status describe(weir_zero *zero, const weir_zero_step_options *optio
                             struct update *u)
 {
     const weir_group *group = wr_zero_group(&zero->o, p->tensor);
-    const struct wr_zero_section *s = &zero->l.sections[p->section];
     weir_type type;
-    unsigned char *grad = wr_zero_grad_of(zero, p->section, &type);
+    void *grad = wr_zero_piece_grad(zero, p, &type);
     weir_status status = WEIR_OK;
     *u = (struct update){group->rule, WEIR_RULE_STEP_INIT, WEIR_RULE_DATA_INIT};
     if (options->lr < 0) {
@@ -33,7 +32,7 @@ static weir_status describe(weir_zero *zero, const weir_zero_step_options *optio
     if (p->tensor->said.flags & WEIR_ZERO_NO_DECAY)
         u->step.weight_decay = 0;
     u->data.master = p->master;
-    u->data.grad = grad + (p->at - s->at - wr_zero_bound(s, zero->my_shard)) * weir_type_size(type);
+    u->data.grad = grad;
     u->data.grad_type = type;
     if (p->param != p->master) {
         u->data.out = p->param;
@@ -115,14 +114,17 @@ weir_status wr_zero_distribute(weir_zero *zero, uint64_t section)
         return WEIR_OK;
     void *all = wr_zero_section_params(zero, s);
     weir_request **request = &zero->param_requests[section];
-    weir_status status = wr_zero_wait(zero, request);
+    weir_status status = wr_zero_params_wait(zero, section);
     if (status != WEIR_OK)
         return status;
     int64_t begin = wr_clock_ns();
-    zero->report.gather_bytes += (s->n - wr_zero_part(s, zero->my_shard)) * zero->wsize;
+    zero->param_started[section] = begin;
+    wr_zero_count_gather(zero, (s->n - wr_zero_part(s, zero->my_shard)) * zero->wsize);
     status = s->bounds ? weir_iallgatherv(zero->shard, WEIR_IN_PLACE, all, s->counts, NULL, type, request)
                        : weir_iallgather(zero->shard, WEIR_IN_PLACE, all, s->per, type, request);
     wr_zero_exposed(zero, begin);
+    if (*request)
+        wr_zero_flight_begin(zero);
     return status == WEIR_OK ? WEIR_OK : wr_zero_comm_failed(zero, status);
 }
 
@@ -133,6 +135,7 @@ static weir_status update_section(weir_zero *zero, const weir_zero_step_options 
     for (uint64_t i = zero->section_piece[section]; status == WEIR_OK && i < zero->section_piece[section + 1]; i++)
         status = update(zero, options, scale, &zero->pieces[i]);
     zero->report.update_ns += wr_clock_ns() - begin;
+    wr_zero_trace_add(zero, WR_ZERO_DID_UPDATE, 0, begin, 0);
     return status == WEIR_OK && zero->l.sections[section].trainable ? wr_zero_distribute(zero, section) : status;
 }
 

@@ -30,5 +30,7 @@
 #include <weir/zero.h>
 #include <weir/zero_ckpt.h>
 #include <weir/zero_config.h>
+#include <weir/zero_state.h>
+#include <weir/zero_trace.h>
 
 #endif

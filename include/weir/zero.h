@@ -355,13 +355,19 @@ typedef struct weir_zero_step_options {
     double weight;   /**< this rank's tokens (or samples) in this step, when gradients are sums over tokens: the sums of all ranks are
                           divided by the tokens of all ranks. 0 on all ranks: the mean over ranks and passes */
     uint64_t passes; /**< what sums are divided by beside the number of ranks; 0: weir_zero_options::accumulate */
+    uint64_t stop;   /**< 1: this rank wants to end the training; weir_zero_report::stop tells it to all. 0: it does not */
+    const double *losses; /**< the losses of this rank's training passes in this step, weir_zero_options::accumulate numbers, for
+                               weir_zero_report::loss; NULL, on all ranks: none */
 } weir_zero_step_options;
 
 /** The schedule's rate, the mean over ranks and passes. */
 #define WEIR_ZERO_STEP_INIT                                                                                            \
     {                                                                                                                  \
-        sizeof(weir_zero_step_options), -1.0, 0.0, 0                                                                   \
+        sizeof(weir_zero_step_options), -1.0, 0.0, 0, 0, NULL                                                          \
     }
+
+/** Most levels of a machine that reports tell apart; what is beyond counts as the last of them. */
+#define WEIR_ZERO_LEVELS 8
 
 /** What a step was like. Bytes and times are this rank's, from the first pass after the last step on. */
 typedef struct weir_zero_report {
@@ -375,7 +381,7 @@ typedef struct weir_zero_report {
     int64_t total_ns;        /**< from the first pass to the end of the step */
     int64_t exposed_ns;      /**< in which the engine waited for or moved data */
     int64_t update_ns;       /**< in which rules were applied */
-    int64_t hidden_ns;       /**< of communication: between start and completion, less what was exposed of it */
+    int64_t hidden_ns;       /**< in which communication was under way (begun, and not seen to be complete), less exposed_ns */
     uint64_t gather_bytes;   /**< parameters that this rank got from others */
     uint64_t gather_node_bytes; /**< of these, from ranks whose memory is mapped here */
     uint64_t reduce_bytes;   /**< gradients that this rank sent, as the least that the operation takes */
@@ -385,6 +391,16 @@ typedef struct weir_zero_report {
     uint64_t gathers;        /**< stage 3: units that were gathered */
     uint64_t prefetched;     /**< of these, begun ahead of their use */
     int64_t differs_unit;    /**< a unit whose use was another than in the pass before or on other ranks; -1: none */
+    int64_t compute_ns;      /**< that the program spent between the hooks before and after a unit */
+    uint64_t memory_formula; /**< what weir_zero_estimate() says of this engine; beside memory_peak. Where ranks of a node gather into
+                                  one window, a share of it */
+    uint64_t levels;         /**< levels of the machine (weir_comm_topo()) that the next three tell apart, the innermost first */
+    uint64_t level_kind[WEIR_ZERO_LEVELS];         /**< a ::weir_level_kind */
+    uint64_t gather_level_bytes[WEIR_ZERO_LEVELS]; /**< of gather_bytes, those between ranks that have this level in common, and none
+                                                        below it; a collective counts as one that combines level by level */
+    uint64_t reduce_level_bytes[WEIR_ZERO_LEVELS]; /**< the same of reduce_bytes */
+    uint64_t stop;           /**< ranks that want to end the training (of norm_comm, too); the same number on all */
+    double loss;             /**< mean of the losses of all ranks and passes, reproducible when the step is; NaN when none were given */
 } weir_zero_report;
 
 /**
@@ -422,7 +438,10 @@ double weir_zero_loss_scale(const weir_zero *zero);
  */
 weir_status weir_zero_gather(weir_zero *zero, uint64_t unit, uint64_t tensor, const char *kind, void *values);
 
-/** Sets the whole of one array of a tensor: "param" or a state. All ranks give the same values. Otherwise as weir_zero_gather(). */
+/**
+ * Sets the whole of one array of a tensor: "param", a state, or, for weir_zero_apply(), "grad". All ranks give the same values. Otherwise
+ * as weir_zero_gather().
+ */
 weir_status weir_zero_scatter(weir_zero *zero, uint64_t unit, uint64_t tensor, const char *kind, const void *values);
 
 /** @} */
@@ -450,6 +469,7 @@ typedef struct weir_zero_part {
     uint64_t count;                 /**< the part: elements, 1 or more */
     uint64_t replica;               /**< 0: this rank saves it; others hold the same values */
     void *data;                     /**< the part's elements, to be read and written */
+    double scale;                   /**< what elements are to be multiplied by: 1, but for a gradient of weir_zero_shard() */
 } weir_zero_part;
 
 /** Number of parts on this rank. */

@@ -29,6 +29,42 @@
 extern "C" {
 #endif
 
+/** @name Presets */
+/** @{ */
+
+/** Settings that go together: X(name, value, text). */
+#define WEIR_ZERO_PRESET_TABLE(X)                                                                                      \
+    X(WEIR_ZERO_PRESET_DEFAULT, 0, "default")                                                                          \
+    X(WEIR_ZERO_PRESET_HIGH_BANDWIDTH, 1, "high-bandwidth")                                                            \
+    X(WEIR_ZERO_PRESET_LOW_BANDWIDTH, 2, "low-bandwidth")                                                              \
+    X(WEIR_ZERO_PRESET_OFFLOAD, 3, "offload")                                                                          \
+    X(WEIR_ZERO_PRESET_FULL_OFFLOAD, 4, "full-offload")
+
+/**
+ * Settings that go together. default: stage 3, all else as in ::WEIR_ZERO_OPTIONS_INIT. high-bandwidth: stage 3, and less memory, since
+ * gathering again is cheap. low-bandwidth: stage 2, gradients once a step in large buckets and, from fp32, as bf16; parameters once a
+ * step. offload: states in files; full-offload: parameters, too.
+ */
+typedef enum weir_zero_preset {
+#define WEIR_ZERO_PRESET_ENUM(name, value, text) name = value,
+    WEIR_ZERO_PRESET_TABLE(WEIR_ZERO_PRESET_ENUM)
+#undef WEIR_ZERO_PRESET_ENUM
+} weir_zero_preset;
+
+/** Its text, e.g. "low-bandwidth"; "unknown" for none. Thread safety: safe. */
+const char *weir_zero_preset_name(weir_zero_preset preset);
+
+/**
+ * Sets stage, reduce, reduce_type and the sizes of buckets and of gathered parameters in options that begin as
+ * ::WEIR_ZERO_OPTIONS_INIT and whose types and flags are set; all else stays.
+ *
+ * @param[out] error  may be NULL
+ * @return ::WEIR_OK; ::WEIR_ERR_INVALID; ::WEIR_ERR_UNSUPPORTED for the presets of offloading. Thread safety: safe.
+ */
+weir_status weir_zero_preset_apply(weir_zero_preset preset, weir_zero_options *options, weir_error *error);
+
+/** @} */
+
 /** A configuration that was read, opaque and immutable. */
 typedef struct weir_zero_config weir_zero_config;
 
