@@ -13,12 +13,15 @@ complain() {
 mapfile -t files < <(find include base topo comm optim tools perf mpi examples tests -name '*.[ch]' 2>/dev/null | sort)
 [ ${#files[@]} -gt 10 ] || { echo "no sources found in $PWD"; exit 99; }
 
-for file in "${files[@]}"; do
-    head -n 2 "$file" | grep -q 'SPDX-License-Identifier: BSD-3-Clause' || complain "$file: no SPDX line at the top"
-    lines=$(wc -l <"$file")
-    case $file in tests/*) limit=700 ;; *) limit=600 ;; esac
-    [ "$lines" -le $limit ] || complain "$file: $lines lines; split it ($limit are the limit)"
-done
+awk 'function end() {
+         limit = name ~ /^tests\// ? 700 : 600
+         if (lines > limit) { print name ": " lines " lines; split it (" limit " are the limit)"; bad = 1 }
+         if (name && !spdx) { print name ": no SPDX line at the top"; bad = 1 }
+     }
+     FNR == 1 { end(); name = FILENAME; spdx = 0 }
+     FNR <= 2 && /SPDX-License-Identifier: BSD-3-Clause/ { spdx = 1 }
+     { lines = FNR }
+     END { end(); exit bad }' "${files[@]}" || fail=1
 
 # Functions: from a "{" to a "}" in column 0.
 awk 'FNR == 1 { start = 0 }
