@@ -61,11 +61,12 @@ static weir_status prepare(weir_zero *zero, const weir_zero_options *options, co
     zero->grad_scale = 1;
     zero->last_lr = -1;
     zero->report.differs_unit = -1;
-    zero->param_requests = calloc(zero->l.nsections + 1, sizeof *zero->param_requests);
     zero->param_started = calloc(zero->l.nsections + 1, sizeof *zero->param_started);
-    if (!zero->param_requests || !zero->param_started)
-        return wr_error_memory(err, zero->l.nsections * sizeof *zero->param_requests, "a ZeRO engine");
-    status = wr_zero_grads_prepare(zero);
+    if (!zero->param_started)
+        return wr_error_memory(err, zero->l.nsections * sizeof *zero->param_started, "a ZeRO engine");
+    status = wr_zero_requests_prepare(zero);
+    if (status == WEIR_OK)
+        status = wr_zero_grads_prepare(zero);
     if (status == WEIR_OK)
         status = wr_zero_live_prepare(zero);
     if (status != WEIR_OK && err)
@@ -311,6 +312,8 @@ static weir_status set_up(weir_zero *zero, weir_error *err)
     weir_status status = make_memory(zero);
     if (status == WEIR_OK)
         status = wr_zero_grads_create(zero);
+    if (status == WEIR_OK)
+        status = wr_zero_requests_create(zero);
     if (status == WEIR_OK && (status = make_pieces(zero)) == WEIR_OK)
         status = wr_zero_levels_find(zero);
     if (!zero->broken)
@@ -347,14 +350,6 @@ weir_status weir_zero_create(weir_comm *comm, const weir_zero_options *options, 
     return status;
 }
 
-static void complete_all(weir_zero *zero)
-{
-    for (uint64_t s = 0; zero->param_requests && s < zero->l.nsections; s++)
-        weir_wait(&zero->param_requests[s]);
-    for (int i = 0; i < 2; i++)
-        weir_wait(&zero->fences[i]);
-}
-
 static void free_pieces(weir_zero *zero)
 {
     for (uint64_t i = 0; zero->pieces && i < zero->npieces; i++)
@@ -375,7 +370,8 @@ void weir_zero_free(weir_zero *zero)
         return;
     if (zero->all && !zero->broken && zero->passes)
         wr_zero_grads_finish(zero); /* others may have begun more reductions than this rank */
-    complete_all(zero);
+    wr_zero_reduce_abandon(zero);
+    wr_zero_requests_destroy(zero);
     wr_zero_grads_destroy(zero);
     wr_zero_live_destroy(zero);
     if (zero->params)
@@ -384,7 +380,6 @@ void weir_zero_free(weir_zero *zero)
     for (int p = 0; p < WR_ZERO_PASSES; p++)
         wr_zero_order_free(&zero->order[p]);
     wr_zero_layout_free(&zero->l);
-    free(zero->param_requests);
     free(zero->param_started);
     free(zero->levels.of_peer);
     wr_zero_trace_free(zero);

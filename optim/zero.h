@@ -228,6 +228,11 @@ struct wr_zero_trace {
     int64_t since;
 };
 
+/* Persistent requests by section; NULL where there is nothing to do, or not at one place (zero_request.c). */
+struct wr_zero_requests {
+    weir_request **scatter, **sum; /* of gradients: over `shard`, over `replica` */
+};
+
 /* ---- the engine ---- */
 
 struct weir_zero {
@@ -239,8 +244,9 @@ struct weir_zero {
     int nranks, me, nshard, my_shard, nreplica, my_replica;
     size_t wsize, gsize, rsize;  /* bytes of a parameter, a gradient, and one on the wire */
     weir_mem *params;            /* stages 0 to 2: the model in param_type */
-    weir_request **param_requests; /* by section: it is being gathered */
-    weir_request *fences[2];     /* stage 3: all ranks have updated their shards of the first blocks; of all others */
+    weir_request **param_requests; /* by section: it is gathered; persistent */
+    struct wr_zero_requests requests;
+    weir_request *fences[2];     /* stage 3, persistent: all ranks have updated their shards of the first blocks; of all others */
     float *masters;              /* where they are not the parameters */
     struct wr_zero_piece *pieces;
     uint64_t npieces;
@@ -273,7 +279,7 @@ struct weir_zero {
     int64_t flying;              /* since when there are some */
     uint64_t open_hooks;         /* units that the program computes with */
     int64_t left;                /* when it last left the engine */
-    int64_t *param_started;      /* by section: when its distribution began */
+    int64_t *param_started;      /* by section: when its distribution began; 0: none is under way */
     struct wr_zero_trace trace;
 };
 
@@ -307,6 +313,13 @@ weir_status wr_zero_params_wait(weir_zero *zero, uint64_t section);
 
 /* A section's first element in the memory of all parameters (stages 0 to 2). */
 unsigned char *wr_zero_section_params(const weir_zero *zero, const struct wr_zero_section *s);
+
+/* ---- zero_request.c ---- */
+
+/* Arrays of this rank; then, when all memory is there, the requests, which is collective. */
+weir_status wr_zero_requests_prepare(weir_zero *zero);
+weir_status wr_zero_requests_create(weir_zero *zero);
+void wr_zero_requests_destroy(weir_zero *zero);
 
 /* ---- zero_grad.c ---- */
 
@@ -354,6 +367,9 @@ weir_status wr_zero_reduce(weir_zero *zero, uint64_t section, struct wr_zero_slo
 weir_status wr_zero_reduce_progress(weir_zero *zero);
 weir_status wr_zero_reduce_oldest(weir_zero *zero);
 weir_status wr_zero_reduce_all(weir_zero *zero);
+
+/* Waits for those under way before the engine ends, whatever comes of them. */
+void wr_zero_reduce_abandon(weir_zero *zero);
 
 /* The reduced gradient of this rank's part of a trainable section, or of a piece that is not frozen, and its type. */
 void *wr_zero_grad_of(const weir_zero *zero, uint64_t section, weir_type *type);

@@ -99,12 +99,13 @@ weir_status wr_zero_wait(weir_zero *zero, weir_request **request)
 
 weir_status wr_zero_params_wait(weir_zero *zero, uint64_t section)
 {
-    if (!zero->param_requests[section])
+    if (!zero->param_started[section])
         return WEIR_OK;
     weir_status status = wr_zero_wait(zero, &zero->param_requests[section]);
     wr_zero_flight_end(zero);
     wr_zero_trace_add(zero, WR_ZERO_DID_PARAMS, zero->l.sections[section].block, zero->param_started[section],
                       zero->l.sections[section].n * zero->wsize);
+    zero->param_started[section] = 0;
     return status;
 }
 

@@ -94,10 +94,6 @@ weir_status wr_zero_grads_create(weir_zero *zero)
 void wr_zero_grads_destroy(weir_zero *zero)
 {
     struct wr_zero_grads *g = &zero->g;
-    for (; g->head != g->tail; g->head++) {
-        weir_wait(&g->jobs[g->head % WR_ZERO_JOBS].request);
-        free(g->jobs[g->head % WR_ZERO_JOBS].rows);
-    }
     for (uint64_t i = 0; g->slots && i < g->nslots; i++)
         if (g->slots[i].overflow)
             wr_zero_unmap(zero, g->slots[i].data, g->slots[i].bytes);

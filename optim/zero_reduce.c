@@ -3,6 +3,7 @@
  * Reductions of gradients, a section each. Started in the order of all ranks, on each communicator; what is reduced stands at the
  * section's beginning in its slot, so no other memory is needed.
  */
+#include <stdlib.h>
 #include <string.h>
 
 #include "base/clock.h"
@@ -74,6 +75,13 @@ void wr_zero_take_norms(weir_zero *zero, uint64_t section)
 
 /* ---- a reduction from start to end ---- */
 
+/* The persistent request of a job; false when it has none, or its gradients stand elsewhere. */
+static bool take_kept(struct wr_zero_job *job, weir_request *kept)
+{
+    job->request = job->extra ? NULL : kept;
+    return job->request != NULL;
+}
+
 static weir_status scatter(weir_zero *zero, struct wr_zero_job *job)
 {
     const struct wr_zero_section *s = &zero->l.sections[job->section];
@@ -88,6 +96,8 @@ static weir_status scatter(weir_zero *zero, struct wr_zero_job *job)
     }
     job->phase = WR_ZERO_SCATTERING;
     wr_zero_count_reduce(zero, false, (s->n - wr_zero_part(s, zero->my_shard)) * zero->rsize);
+    if (take_kept(job, zero->requests.scatter[job->section]))
+        return weir_start(job->request);
     if (!s->bounds)
         return weir_ireduce_scatter(zero->shard, WEIR_IN_PLACE, job->data, s->per, type, WEIR_SUM, &job->request);
     return weir_ireduce_scatterv(zero->shard, WEIR_IN_PLACE, job->data, s->counts, type, WEIR_SUM, &job->request);
@@ -102,6 +112,8 @@ static weir_status reduce(weir_zero *zero, struct wr_zero_job *job)
     if (zero->nreplica == 1 || !n)
         return WEIR_OK;
     wr_zero_count_reduce(zero, true, 2 * n * zero->rsize * (uint64_t)(zero->nreplica - 1) / (uint64_t)zero->nreplica);
+    if (take_kept(job, zero->requests.sum[job->section]))
+        return weir_start(job->request);
     return weir_iallreduce(zero->replica, WEIR_IN_PLACE, job->data, n, (weir_type)zero->o.reduce_type, WEIR_SUM, &job->request);
 }
 
@@ -186,6 +198,15 @@ weir_status wr_zero_reduce_oldest(weir_zero *zero)
     if (status == WEIR_OK)
         end_job(zero);
     return status;
+}
+
+void wr_zero_reduce_abandon(weir_zero *zero)
+{
+    struct wr_zero_grads *g = &zero->g;
+    for (; g->head != g->tail; g->head++) {
+        weir_wait(&g->jobs[g->head % WR_ZERO_JOBS].request);
+        free(g->jobs[g->head % WR_ZERO_JOBS].rows);
+    }
 }
 
 weir_status wr_zero_reduce_all(weir_zero *zero)

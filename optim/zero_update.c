@@ -107,25 +107,22 @@ static weir_status update(weir_zero *zero, const weir_zero_step_options *options
 weir_status wr_zero_distribute(weir_zero *zero, uint64_t section)
 {
     const struct wr_zero_section *s = &zero->l.sections[section];
-    weir_type type = (weir_type)zero->o.param_type;
     if (wr_zero_quantized_params(zero))
         wr_zero_quant_pack(zero, s);
     if (zero->o.stage == 3 || zero->nshard == 1)
         return WEIR_OK;
-    void *all = wr_zero_section_params(zero, s);
-    weir_request **request = &zero->param_requests[section];
     weir_status status = wr_zero_params_wait(zero, section);
     if (status != WEIR_OK)
         return status;
     int64_t begin = wr_clock_ns();
-    zero->param_started[section] = begin;
     wr_zero_count_gather(zero, (s->n - wr_zero_part(s, zero->my_shard)) * zero->wsize);
-    status = s->bounds ? weir_iallgatherv(zero->shard, WEIR_IN_PLACE, all, s->counts, NULL, type, request)
-                       : weir_iallgather(zero->shard, WEIR_IN_PLACE, all, s->per, type, request);
+    status = weir_start(zero->param_requests[section]);
     wr_zero_exposed(zero, begin);
-    if (*request)
-        wr_zero_flight_begin(zero);
-    return status == WEIR_OK ? WEIR_OK : wr_zero_comm_failed(zero, status);
+    if (status != WEIR_OK)
+        return wr_zero_comm_failed(zero, status);
+    zero->param_started[section] = begin;
+    wr_zero_flight_begin(zero);
+    return WEIR_OK;
 }
 
 static weir_status update_section(weir_zero *zero, const weir_zero_step_options *options, double scale, uint64_t section)
@@ -143,7 +140,7 @@ static weir_status update_section(weir_zero *zero, const weir_zero_step_options 
 static weir_status fence(weir_zero *zero, int which)
 {
     int64_t begin = wr_clock_ns();
-    weir_status status = weir_ibarrier(zero->shard, &zero->fences[which]);
+    weir_status status = weir_start(zero->fences[which]);
     wr_zero_exposed(zero, begin);
     return status == WEIR_OK ? WEIR_OK : wr_zero_comm_failed(zero, status);
 }

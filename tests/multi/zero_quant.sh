@@ -6,11 +6,7 @@
 . "${top_srcdir:-.}/tests/multi/multi_lib.sh"
 t="$B/tests/multi/zero_quant_test"
 run "2 ranks" "$weirrun" -n 2 "$t" params grads losses
-run "4 ranks on 2 nodes" "$weirrun" -n 4 --nodes 2 "$t" params grads losses traffic secondary
+run "4 ranks on 2 nodes" "$weirrun" -n 4 --nodes 2 "$t" params grads losses traffic secondary memory refused
 run "5 ranks on 3 nodes" "$weirrun" -n 5 --nodes 3 "$t" params grads secondary
-run "3 ranks on 3 nodes" "$weirrun" -n 3 --nodes 3 "$t" params grads
-run "memory, 2 ranks on 2 nodes" "$weirrun" -n 2 --nodes 2 "$t" memory
-run "memory of a secondary group" "$weirrun" -n 4 --nodes 2 "$t" memory-secondary
-run "memory of gradients" "$weirrun" -n 4 --nodes 2 "$t" memory-grads
-run "refusals" "$weirrun" -n 4 --nodes 2 "$t" refused
+run "2 ranks on 2 nodes" "$weirrun" -n 2 --nodes 2 "$t" grads memory
 finish

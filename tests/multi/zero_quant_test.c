@@ -2,7 +2,7 @@
 /*
  * Parameters and gradients that travel as int8, and secondary groups of ranks, beside the exact engine.
  *
- * zero_quant_test params|grads|losses|traffic|secondary|memory|memory-secondary|memory-grads|refused ...
+ * zero_quant_test params|grads|losses|traffic|secondary|memory|refused ...
  */
 #include "optim/agree.h"
 #include "optim/zero.h"
@@ -431,9 +431,9 @@ static void secondary(void)
         secondary_of(2, 0);
 }
 
-/* ---- memory: one engine a process ---- */
+/* ---- memory ---- */
 
-static void memory(uint64_t flags, uint64_t secondary_ranks)
+static void memory_of(uint64_t flags, uint64_t secondary_ranks)
 {
     struct model m;
     make_layers(&m);
@@ -454,6 +454,14 @@ static void memory(uint64_t flags, uint64_t secondary_ranks)
     CHECK(fabs((double)r.memory_peak / (double)b.total_bytes - 1) < 0.03, "%.0f bytes are held, the formula says %.0f", (double)r.memory_peak,
           (double)b.total_bytes);
     weir_zero_free(zero);
+}
+
+static void memory(void)
+{
+    memory_of(WEIR_ZERO_QUANTIZED_PARAMS | WEIR_ZERO_PRIVATE, 0);
+    memory_of(WEIR_ZERO_QUANTIZED_GRADS | WEIR_ZERO_PRIVATE, 0);
+    if (size == 4)
+        memory_of(0, 2);
 }
 
 /* ---- what cannot be ---- */
@@ -512,11 +520,7 @@ int main(int argc, char **argv)
         else if (!strcmp(what, "secondary"))
             secondary();
         else if (!strcmp(what, "memory"))
-            memory(WEIR_ZERO_QUANTIZED_PARAMS | WEIR_ZERO_PRIVATE, 0);
-        else if (!strcmp(what, "memory-secondary"))
-            memory(0, 2);
-        else if (!strcmp(what, "memory-grads"))
-            memory(WEIR_ZERO_QUANTIZED_GRADS | WEIR_ZERO_PRIVATE, 0);
+            memory();
         else
             refused();
         barrier();
