@@ -65,6 +65,8 @@
       "find out by idle TCP connections that a rank on another node has died; one descriptor a rank in use")           \
     X(TIME, peer_timeout, PEER_TIMEOUT, "10s", "", USER,                                                               \
       "a host that does not answer for so long is taken for lost")                                                     \
+    X(ENUM, io, IO, "auto", "auto|uring|thread", USER,                                                                 \
+      "what reads and writes offloaded optimizer states: io_uring, threads, or (auto) io_uring where it is allowed")   \
     X(ENUM, progress, PROGRESS, "none", "none|thread", USER,                                                           \
       "what moves operations while the program computes: nothing, or a thread of each rank")                           \
     X(INT, progress_core, PROGRESS_CORE, "-1", "-1..1048575", USER,                                                    \

@@ -18,6 +18,8 @@ static weir_status keep_groups(weir_zero *zero, weir_error *err)
     for (uint64_t g = 0; g < zero->o.ngroups; g++)
         memcpy(&zero->groups[g], (const char *)zero->o.groups + g * zero->o.groups[0].size, sizeof *zero->groups);
     zero->o.groups = zero->groups;
+    if (zero->o.offload && !(zero->o.offload_path = zero->offload_path = strdup(zero->o.offload_path)))
+        return wr_error_memory(err, sizeof zero->o, "a path");
     return WEIR_OK;
 }
 
@@ -106,7 +108,8 @@ static uint64_t hash_options(const weir_zero *zero)
     const weir_zero_options *o = &zero->o;
     uint64_t h = mix_real(mix_real(wr_zero_layout_hash(&zero->l), o->loss_scale), o->clip_norm);
     const uint64_t numbers[] = {o->stage, o->flags, o->param_type, o->grad_type, o->reduce_type, o->partition, o->reduce, o->accumulate,
-                                o->bucket_bytes, o->prefetch_bytes, o->shard_group, o->scale_window, o->nonfinite, o->seed, o->norm_comm != NULL, o->quant_block, o->secondary_group};
+                                o->bucket_bytes, o->prefetch_bytes, o->shard_group, o->scale_window, o->nonfinite, o->seed, o->norm_comm != NULL,
+                                o->quant_block, o->secondary_group, o->offload, o->delayed};
     for (size_t i = 0; i < WR_ARRAY_SIZE(numbers); i++)
         h = mix(h, numbers[i]);
     for (uint64_t g = 0; g < o->ngroups; g++)
@@ -159,152 +162,6 @@ static weir_status make_memory(weir_zero *zero)
     return WEIR_OK;
 }
 
-/* ---- pieces ---- */
-
-/* The part of a tensor in elements low .. high - 1 of its block; false when there is none. */
-static bool overlap(const struct wr_zero_tensor *t, uint64_t low, uint64_t high, struct wr_zero_piece *p)
-{
-    uint64_t from = WR_MAX(t->at, low), to = WR_MIN(t->at + t->n, high);
-    if (from >= to)
-        return false;
-    p->first = from - t->at;
-    p->n = to - from;
-    p->at = from;
-    return true;
-}
-
-/* Lists this rank's pieces; with pieces NULL it only counts them. */
-static void list_pieces(weir_zero *zero, struct wr_zero_piece *pieces)
-{
-    zero->npieces = 0;
-    for (uint64_t s = 0; s < zero->l.nsections; s++) {
-        const struct wr_zero_section *section = &zero->l.sections[s];
-        const struct wr_zero_block *b = &zero->l.blocks[section->block];
-        uint64_t low = section->at + wr_zero_bound(section, zero->my_shard);
-        uint64_t high = section->at + wr_zero_bound(section, zero->my_shard + 1);
-        if (pieces)
-            zero->section_piece[s] = zero->npieces;
-        for (uint64_t u = b->unit; u < b->unit + b->nunits; u++)
-            for (uint64_t i = 0; i < zero->l.units[u].ntensors; i++) {
-                struct wr_zero_piece p = {.tensor = &zero->l.units[u].tensors[i], .section = s};
-                if (p.tensor->origin != p.tensor || !overlap(p.tensor, low, high, &p))
-                    continue;
-                if (pieces)
-                    pieces[zero->npieces] = p;
-                zero->npieces++;
-            }
-    }
-    if (pieces)
-        zero->section_piece[zero->l.nsections] = zero->npieces;
-}
-
-/* Where a piece's parameters are, in elements of what params or live.shards hold. */
-static uint64_t param_at(const weir_zero *zero, const struct wr_zero_piece *p)
-{
-    const struct wr_zero_section *s = &zero->l.sections[p->section];
-    if (zero->o.stage < 3)
-        return zero->l.blocks[s->block].at + p->at;
-    return wr_zero_shard_at(s, zero->my_shard) + p->at - s->at - wr_zero_bound(s, zero->my_shard);
-}
-
-static weir_status place_masters(weir_zero *zero)
-{
-    unsigned char *params = weir_mem_ptr(zero->o.stage < 3 ? zero->params : zero->live.shards);
-    uint64_t n = 0;
-    for (uint64_t i = 0; i < zero->npieces; i++)
-        n += zero->pieces[i].tensor->frozen ? 0 : (zero->pieces[i].n + 15) / 16 * 16;
-    if (zero->o.param_type != WEIR_FP32 && !(zero->masters = wr_zero_alloc(zero, n * sizeof(float), "masters")))
-        return WEIR_ERR_NO_MEMORY;
-    n = 0;
-    for (uint64_t i = 0; i < zero->npieces; i++) {
-        struct wr_zero_piece *p = &zero->pieces[i];
-        p->param = params + param_at(zero, p) * zero->wsize;
-        if (p->tensor->frozen)
-            continue;
-        p->master = zero->masters ? zero->masters + n : p->param;
-        n += (p->n + 15) / 16 * 16;
-    }
-    return WEIR_OK;
-}
-
-/* Entries of a state for a piece. A state that depends on the shape belongs to a tensor that is whole. */
-static uint64_t state_entries(const weir_rule *rule, const weir_rule_state *s, unsigned k, const struct wr_zero_piece *p)
-{
-    return s->span ? weir_rule_state_count(rule, k, 1, p->n) : weir_rule_state_count(rule, k, p->tensor->rows, p->tensor->cols);
-}
-
-static void fill_state(void *data, const weir_rule_state *s, uint64_t n)
-{
-    for (uint64_t i = 0; i < n && s->initial != 0; i++)
-        ((float *)data)[i] = (float)s->initial;
-}
-
-static weir_status place_states(weir_zero *zero)
-{
-    for (uint64_t i = 0; i < zero->npieces; i++) {
-        struct wr_zero_piece *p = &zero->pieces[i];
-        const weir_rule *rule = wr_zero_group(&zero->o, p->tensor)->rule;
-        for (unsigned k = 0; !p->tensor->frozen && k < weir_rule_nstates(rule); k++) {
-            weir_rule_state s = {.size = sizeof s};
-            weir_rule_state_info(rule, k, &s);
-            uint64_t n = state_entries(rule, &s, k, p);
-            if (!n)
-                continue;
-            p->states[k] = wr_zero_alloc(zero, n * weir_type_size((weir_type)s.type), "optimizer states");
-            if (!p->states[k])
-                return WEIR_ERR_NO_MEMORY;
-            fill_state(p->states[k], &s, n);
-        }
-    }
-    return WEIR_OK;
-}
-
-/* What weir_zero_state_get() counts: each piece and its states. */
-static weir_status list_parts(weir_zero *zero)
-{
-    zero->parts = calloc(zero->npieces * (1 + WEIR_RULE_STATES_MAX) + 1, sizeof *zero->parts);
-    if (!zero->parts)
-        return wr_zero_fail(zero, WEIR_ERR_NO_MEMORY, NULL, "no memory for a list of %llu pieces", (unsigned long long)zero->npieces);
-    for (uint64_t i = 0; i < zero->npieces; i++)
-        for (int k = -1; k < WEIR_RULE_STATES_MAX; k++)
-            if (k < 0 || zero->pieces[i].states[k])
-                zero->parts[zero->nparts++] = (struct wr_zero_part_ref){i, k};
-    return WEIR_OK;
-}
-
-/* Room for the rules: sums of tensors, and work for those that see whole tensors. */
-static weir_status make_room(weir_zero *zero)
-{
-    uint64_t work = 64;
-    for (uint64_t i = 0; i < zero->npieces; i++) {
-        const struct wr_zero_tensor *t = zero->pieces[i].tensor;
-        uint64_t need = t->frozen ? 0 : weir_rule_work_bytes(wr_zero_group(&zero->o, t)->rule, t->rows, t->cols);
-        work = WR_MAX(work, need);
-        work = WR_MAX(work, weir_norm_blocks(0, zero->pieces[i].n) * 2 * sizeof(double));
-    }
-    zero->work = wr_zero_alloc(zero, work, "the work of update rules");
-    if (wr_zero_reproducible(zero) && !(zero->norm_blocks = wr_zero_alloc(zero, 2 * zero->l.norm_blocks * sizeof(double), "sums of blocks")))
-        return WEIR_ERR_NO_MEMORY;
-    zero->tensor_sums = wr_zero_alloc(zero, (zero->l.ntensors + 1) * 2 * sizeof(double), "sums of tensors");
-    return zero->work && zero->tensor_sums ? WEIR_OK : WEIR_ERR_NO_MEMORY;
-}
-
-static weir_status make_pieces(weir_zero *zero)
-{
-    list_pieces(zero, NULL);
-    zero->pieces = calloc(zero->npieces + 1, sizeof *zero->pieces);
-    zero->section_piece = calloc(zero->l.nsections + 1, sizeof *zero->section_piece);
-    if (!zero->pieces || !zero->section_piece)
-        return wr_zero_fail(zero, WEIR_ERR_NO_MEMORY, NULL, "no memory for the pieces of a model");
-    list_pieces(zero, zero->pieces);
-    weir_status status = place_masters(zero);
-    if (status == WEIR_OK)
-        status = place_states(zero);
-    if (status == WEIR_OK)
-        status = list_parts(zero);
-    return status == WEIR_OK ? make_room(zero) : status;
-}
-
 /* ---- all of it ---- */
 
 static weir_status set_up(weir_zero *zero, weir_error *err)
@@ -314,7 +171,7 @@ static weir_status set_up(weir_zero *zero, weir_error *err)
         status = wr_zero_grads_create(zero);
     if (status == WEIR_OK)
         status = wr_zero_requests_create(zero);
-    if (status == WEIR_OK && (status = make_pieces(zero)) == WEIR_OK)
+    if (status == WEIR_OK && (status = wr_zero_pieces_create(zero)) == WEIR_OK)
         status = wr_zero_levels_find(zero);
     if (!zero->broken)
         status = agree(zero, status, 0, &zero->error);
@@ -350,20 +207,6 @@ weir_status weir_zero_create(weir_comm *comm, const weir_zero_options *options, 
     return status;
 }
 
-static void free_pieces(weir_zero *zero)
-{
-    for (uint64_t i = 0; zero->pieces && i < zero->npieces; i++)
-        for (unsigned k = 0; k < WEIR_RULE_STATES_MAX; k++)
-            free(zero->pieces[i].states[k]);
-    free(zero->pieces);
-    free(zero->section_piece);
-    free(zero->parts);
-    free(zero->masters);
-    free(zero->work);
-    free(zero->tensor_sums);
-    free(zero->norm_blocks);
-}
-
 void weir_zero_free(weir_zero *zero)
 {
     if (!zero)
@@ -376,7 +219,7 @@ void weir_zero_free(weir_zero *zero)
     wr_zero_live_destroy(zero);
     if (zero->params)
         weir_mem_free(zero->params);
-    free_pieces(zero);
+    wr_zero_pieces_destroy(zero);
     for (int p = 0; p < WR_ZERO_PASSES; p++)
         wr_zero_order_free(&zero->order[p]);
     wr_zero_layout_free(&zero->l);
@@ -384,6 +227,7 @@ void weir_zero_free(weir_zero *zero)
     free(zero->levels.of_peer);
     wr_zero_trace_free(zero);
     free(zero->groups);
+    free(zero->offload_path);
     if (zero->own_replica)
         weir_comm_free(zero->replica);
     if (zero->own_shard)

@@ -32,8 +32,9 @@ struct wr_zero_piece {
     uint64_t section;
     uint64_t first, n;  /* elements of the tensor */
     uint64_t at;        /* of its first element, in the block */
-    float *master;      /* fp32, as it is updated; NULL: frozen */
-    void *param;        /* in param_type; the same memory as master when that is fp32 */
+    float *master;      /* fp32, as it is updated; NULL: frozen, or on disk */
+    void *param;        /* in param_type, as the program sees it; the same memory as master when that is fp32, and not apart */
+    void *fresh;        /* where an update writes param_type: param, or, delayed, what becomes param in the next step */
     void *states[WEIR_RULE_STATES_MAX];
     double sum;         /* of the squares of its gradient, as it was reduced */
 };
@@ -235,9 +236,13 @@ struct wr_zero_requests {
 
 /* ---- the engine ---- */
 
+struct wr_zero_offload; /* zero_offload.h */
+struct wr_zero_delay;   /* zero_delay.h */
+
 struct weir_zero {
     weir_zero_options o;
     weir_group *groups;          /* of o */
+    char *offload_path;          /* of o */
     struct wr_zero_layout l;
     weir_comm *all, *shard, *replica; /* replica NULL: one rank; shard and replica may be `all` */
     bool own_shard, own_replica;
@@ -251,6 +256,9 @@ struct weir_zero {
     struct wr_zero_piece *pieces;
     uint64_t npieces;
     uint64_t *section_piece;     /* by section, and one more: its first piece */
+    uint64_t *order_of_update;   /* sections */
+    struct wr_zero_offload *offload; /* masters and states on disk; NULL: in memory */
+    struct wr_zero_delay *delay; /* NULL: updates are made in the step */
     struct wr_zero_part_ref *parts;
     uint64_t nparts;
     struct wr_zero_grads g;
@@ -507,6 +515,10 @@ void wr_zero_order_free(struct wr_zero_order *order);
 
 /* Outside a pass, when nobody reads parameters any more and everything that was begun is complete. */
 weir_status wr_zero_quiet(weir_zero *zero);
+
+/* All ranks have come here. */
+weir_status wr_zero_meet(weir_zero *zero);
+
 void wr_zero_set_counters(weir_zero *zero, const weir_zero_counters *counters);
 
 /* ---- zero_apply.c ---- */
@@ -514,13 +526,27 @@ void wr_zero_set_counters(weir_zero *zero, const weir_zero_counters *counters);
 /* Sets the gradient of a tensor, for a step without passes. */
 weir_status wr_zero_give(weir_zero *zero, const struct wr_zero_tensor *t, const float *values);
 
-/* ---- zero_step.c, zero_update.c ---- */
+/* ---- zero_pieces.c ---- */
+
+/* Lists a rank's pieces by section, and where each section's begin (nsections + 1 numbers). Returns how many; with pieces NULL only that. */
+uint64_t wr_zero_list_pieces(const struct wr_zero_layout *l, int rank, struct wr_zero_piece *pieces, uint64_t *section_piece);
+
+/* Entries of a state for a piece. A state that depends on the shape belongs to a tensor that is whole. */
+uint64_t wr_zero_state_entries(const weir_rule *rule, unsigned state, const struct wr_zero_piece *p);
+
+/* Bytes of memory that rules work with. */
+uint64_t wr_zero_work_bytes(const weir_zero *zero);
+
+/* This rank's pieces, with all that belongs to them. */
+weir_status wr_zero_pieces_create(weir_zero *zero);
+void wr_zero_pieces_destroy(weir_zero *zero);
+
+/* ---- zero_step.c ---- */
 
 /* A step with gradients of passes, or with those that were given. */
 weir_status wr_zero_step_any(weir_zero *zero, const weir_zero_step_options *options, weir_zero_report *to);
 
-/* Applies the rules; `scale` is what gradients are multiplied by. Begins to distribute the parameters. */
-weir_status wr_zero_update(weir_zero *zero, const weir_zero_step_options *options, double scale);
+/* ---- zero_update.c ---- */
 
 /* Parameters of the masters of this rank, everywhere: stages 0 to 2 gather them. */
 weir_status wr_zero_distribute(weir_zero *zero, uint64_t section);

@@ -10,7 +10,7 @@
 #include "base/compiler.h"
 #include "base/error.h"
 #include "optim/agree.h"
-#include "optim/zero.h"
+#include "optim/zero_offload.h"
 
 enum { KIND = 32, FORMAT = 1 };
 
@@ -69,6 +69,7 @@ weir_status weir_zero_to_bytes(const weir_zero *zero, void *bytes, uint64_t size
     struct header h = {magic, FORMAT, sizeof h, 0, weir_zero_state_count(zero), {.size = sizeof h.counters}};
     struct record r;
     weir_zero_part part;
+    weir_error err;
     if (!needed || zero->in_pass)
         return WEIR_ERR_INVALID;
     for (uint64_t i = 0; i < h.nrecords; i++) {
@@ -89,7 +90,9 @@ weir_status weir_zero_to_bytes(const weir_zero *zero, void *bytes, uint64_t size
     for (uint64_t i = 0; i < h.nrecords && record_of(zero, i, &r, &part); i++) {
         uint64_t n = r.count * weir_type_size((weir_type)r.type);
         memcpy(to, &r, sizeof r);
-        memcpy(to + sizeof r, part.data, n);
+        weir_status status = wr_zero_array_read(zero, zero->parts[i].piece, zero->parts[i].state, 0, r.count, to + sizeof r, &err);
+        if (status != WEIR_OK)
+            return status;
         to += sizeof r + padded(n);
     }
     h.check = check_of(bytes);
@@ -166,9 +169,10 @@ static weir_status check_all(weir_zero *zero, const unsigned char *bytes, uint64
     return pieces ? WEIR_OK : wr_zero_fail(zero, WEIR_ERR_PROTOCOL, NULL, "ZeRO engine: there are no bytes to make a state of");
 }
 
-/* Copies what the records have of a part; false when some of it is missing. With `data` NULL it only looks. */
-static bool collect(const unsigned char *bytes, uint64_t size, const weir_zero_part *part, unsigned char *data)
+/* Takes what the records have of a part; false when some of it is missing, or cannot be written. Without `take` it only looks. */
+static bool collect(weir_zero *zero, const unsigned char *bytes, uint64_t size, uint64_t index, const weir_zero_part *part, bool take)
 {
+    const struct wr_zero_part_ref *ref = &zero->parts[index];
     uint64_t at = part->first, end = part->first + part->count, width = weir_type_size((weir_type)part->type);
     bool found = true;
     while (at < end && found) {
@@ -182,8 +186,8 @@ static bool collect(const unsigned char *bytes, uint64_t size, const weir_zero_p
         if (!found)
             return false;
         uint64_t n = WR_MIN(r.first + r.count, end) - at;
-        if (data)
-            memcpy(data + (at - part->first) * width, from + (at - r.first) * width, n * width);
+        if (take && wr_zero_array_write(zero, ref->piece, ref->state, at - part->first, n, from + (at - r.first) * width, &zero->error) != WEIR_OK)
+            return false;
         at += n;
     }
     return true;
@@ -193,7 +197,7 @@ static weir_status check_parts(weir_zero *zero, const unsigned char *bytes, uint
 {
     weir_zero_part part = {.size = sizeof part};
     for (uint64_t i = 0; i < zero->nparts; i++)
-        if (weir_zero_state_get(zero, i, &part) != WEIR_OK || !collect(bytes, size, &part, NULL))
+        if (weir_zero_state_get(zero, i, &part) != WEIR_OK || !collect(zero, bytes, size, i, &part, false))
             return wr_zero_fail(zero, WEIR_ERR_NOT_FOUND, "give those of all ranks of the same model",
                                 "ZeRO engine: the bytes have not all of \"%s\" of %s", part.kind, part.name);
     return WEIR_OK;
@@ -204,7 +208,9 @@ weir_status weir_zero_from_bytes(weir_zero *zero, const void *bytes, uint64_t si
     weir_zero_counters counters = {.size = sizeof counters};
     weir_zero_part part = {.size = sizeof part};
     weir_error err = {.status = WEIR_OK};
-    weir_status status = wr_zero_quiet(zero);
+    weir_status status = weir_zero_flush(zero);
+    if (status == WEIR_OK)
+        status = wr_zero_quiet(zero);
     if (status != WEIR_OK)
         return status;
     status = bytes && (uintptr_t)bytes % 8 == 0 ? check_all(zero, bytes, size, &counters)
@@ -215,7 +221,7 @@ weir_status weir_zero_from_bytes(weir_zero *zero, const void *bytes, uint64_t si
     if (all != WEIR_OK && status == WEIR_OK)
         zero->error = err;
     for (uint64_t i = 0; all == WEIR_OK && i < zero->nparts; i++)
-        if (weir_zero_state_get(zero, i, &part) == WEIR_OK)
-            collect(bytes, size, &part, part.data);
+        if (weir_zero_state_get(zero, i, &part) == WEIR_OK && !collect(zero, bytes, size, i, &part, true))
+            all = zero->error.status;
     return all == WEIR_OK ? weir_zero_state_loaded(zero, &counters) : all;
 }

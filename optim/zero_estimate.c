@@ -1,11 +1,13 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /* What an engine would hold and move, from the layout alone. */
+#include <stdlib.h>
 #include <string.h>
 
 #include "base/compiler.h"
 #include "base/error.h"
 #include "optim/quant.h"
-#include "optim/zero.h"
+#include "optim/zero_delay.h"
+#include "optim/zero_offload.h"
 
 /* Bytes of the states and masters that a rank has. */
 static void add_shard(const weir_zero_options *o, const struct wr_zero_layout *l, int rank, weir_zero_budget *b)
@@ -22,7 +24,7 @@ static void add_shard(const weir_zero_options *o, const struct wr_zero_layout *l
                     continue;
                 bool whole = to - from == t->n;
                 b->state_bytes += weir_group_state_bytes(wr_zero_group(o, t), whole ? t->rows : 1, whole ? t->cols : to - from);
-                b->master_bytes += o->param_type == WEIR_FP32 ? 0 : (to - from + 15) / 16 * 16 * sizeof(float);
+                b->master_bytes += !wr_zero_masters_apart(o) ? 0 : (to - from + 15) / 16 * 16 * sizeof(float);
             }
     }
 }
@@ -82,7 +84,31 @@ static uint64_t rows_bytes(const weir_zero_options *o, const struct wr_zero_layo
     return ranks == 1 ? 0 : WR_ZERO_ROWS * most * (uint64_t)replicas * weir_type_size((weir_type)o->grad_type);
 }
 
-static void fill(const weir_zero_options *o, const struct wr_zero_layout *l, int replicas, weir_zero_budget *b)
+/* What goes to disk instead, and what that takes. */
+static weir_status offload(const weir_zero_options *o, const struct wr_zero_layout *l, int rank, weir_zero_budget *b, weir_error *err)
+{
+    uint64_t n = wr_zero_list_pieces(l, rank, NULL, NULL);
+    struct wr_zero_piece *pieces = calloc(n + 1, sizeof *pieces);
+    uint64_t *section_piece = calloc(l->nsections + 1, sizeof *section_piece);
+    struct wr_zero_subs subs = {0};
+    weir_status status = pieces && section_piece ? WEIR_OK : wr_error_memory(err, n * sizeof *pieces, "the pieces of a model");
+    if (status == WEIR_OK) {
+        wr_zero_list_pieces(l, rank, pieces, section_piece);
+        status = wr_zero_subs_make(&subs, o, pieces, section_piece, l->nsections, err);
+    }
+    if (status == WEIR_OK) {
+        b->state_bytes = 0;
+        b->master_bytes = wr_zero_masters_on_disk(o) ? 0 : b->master_bytes;
+        b->buffer_bytes = WR_MIN(o->offload_buffers, subs.nsubs) * subs.most;
+        b->disk_bytes = subs.bytes;
+    }
+    wr_zero_subs_free(&subs);
+    free(pieces);
+    free(section_piece);
+    return status;
+}
+
+static weir_status fill(const weir_zero_options *o, const struct wr_zero_layout *l, int replicas, weir_zero_budget *b, weir_error *err)
 {
     uint64_t w = weir_type_size((weir_type)o->param_type);
     uint64_t shard = 0, most = 0;
@@ -100,16 +126,20 @@ static void fill(const weir_zero_options *o, const struct wr_zero_layout *l, int
     add_shard(o, l, largest, b);
     b->live_bytes = wr_zero_live_room(o, l) / WR_MAX(keepers(o), 1) + wr_zero_staging_room(o, l);
     b->grad_bytes = wr_zero_grad_room(o, l) + wr_zero_quant_grad_room(o, l) + (o->reduce == WEIR_ZERO_REDUCE_EVERY ? wr_zero_levels(o) * shard * sizeof(float) : 0);
+    weir_status status = o->offload & WEIR_ZERO_OFFLOAD_STATES ? offload(o, l, largest, b, err) : WEIR_OK;
+    b->delay_bytes = wr_zero_delay_bytes(o, shard);
     if (o->flags & WEIR_ZERO_REPRODUCIBLE)
         b->grad_bytes += rows_bytes(o, l, replicas);
-    b->total_bytes = b->param_bytes + b->master_bytes + b->state_bytes + b->live_bytes + b->grad_bytes;
+    b->total_bytes = b->param_bytes + b->master_bytes + b->state_bytes + b->live_bytes + b->grad_bytes + b->buffer_bytes + b->delay_bytes;
     add_traffic(o, l, largest, replicas, b);
+    return status;
 }
 
 uint64_t wr_zero_formula(const weir_zero *zero)
 {
     weir_zero_budget b = {0};
-    fill(&zero->o, &zero->l, zero->nreplica, &b);
+    if (fill(&zero->o, &zero->l, zero->nreplica, &b, NULL) != WEIR_OK)
+        return 0;
     if (!zero->live.window.shared || zero->live.window.group)
         return b.total_bytes;
     return b.total_bytes - b.live_bytes + b.live_bytes / (uint64_t)zero->live.window.nlocal;
@@ -134,8 +164,10 @@ weir_status weir_zero_estimate(const weir_zero_options *options, const weir_zero
     status = wr_zero_layout_make(&l, &o, units, nunits, group, error);
     if (status != WEIR_OK)
         return status;
-    fill(&o, &l, nranks / group, &b);
+    status = fill(&o, &l, nranks / group, &b, error);
     wr_zero_layout_free(&l);
+    if (status != WEIR_OK)
+        return status;
     b.size = WR_MIN(budget->size, sizeof b);
     memcpy(budget, &b, b.size);
     return WEIR_OK;

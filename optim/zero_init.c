@@ -10,7 +10,7 @@
 #include <weir/vector.h>
 
 #include "base/compiler.h"
-#include "optim/zero.h"
+#include "optim/zero_offload.h"
 
 enum { WORDS = 4, ROUNDS = 10, CHUNK = 4096 };
 
@@ -77,22 +77,42 @@ weir_status weir_zero_init_values(const weir_zero_tensor *tensor, uint64_t seed,
     return WEIR_OK;
 }
 
-weir_status wr_zero_fill(weir_zero *zero)
+/* States begin as their rule says; their memory is zero. */
+static void fill_states(const weir_zero *zero, const struct wr_zero_piece *p)
 {
+    const weir_rule *rule = wr_zero_group(&zero->o, p->tensor)->rule;
+    for (unsigned k = 0; !p->tensor->frozen && k < weir_rule_nstates(rule); k++) {
+        weir_rule_state s = {.size = sizeof s};
+        weir_rule_state_info(rule, k, &s);
+        uint64_t n = s.initial != 0 && p->states[k] ? wr_zero_state_entries(rule, k, p) : 0;
+        for (uint64_t i = 0; i < n; i++)
+            ((float *)p->states[k])[i] = (float)s.initial;
+    }
+}
+
+static weir_status fill_piece(void *arg, const struct wr_zero_piece *p, uint64_t piece, uint64_t from)
+{
+    const weir_zero *zero = arg;
+    const struct wr_zero_tensor *t = p->tensor;
     float values[CHUNK];
     weir_status status = WEIR_OK;
-    for (uint64_t i = 0; i < zero->npieces; i++) {
-        const struct wr_zero_piece *p = &zero->pieces[i];
-        const struct wr_zero_tensor *t = p->tensor;
-        for (uint64_t at = 0; status == WEIR_OK && at < p->n; at += CHUNK) {
-            uint64_t n = WR_MIN(p->n - at, (uint64_t)CHUNK);
-            status = weir_zero_init_values(&t->said, zero->o.seed, t->unit, t->index, p->first + at, n, values);
-            if (p->master)
-                memcpy(p->master + at, values, n * sizeof *values);
-            if (p->param != p->master)
-                weir_convert((unsigned char *)p->param + at * zero->wsize, (weir_type)zero->o.param_type, values, WEIR_FP32, n);
-        }
+    (void)piece;
+    (void)from;
+    fill_states(zero, p);
+    for (uint64_t at = 0; status == WEIR_OK && at < p->n; at += CHUNK) {
+        uint64_t n = WR_MIN(p->n - at, (uint64_t)CHUNK);
+        status = weir_zero_init_values(&t->said, zero->o.seed, t->unit, t->index, p->first + at, n, values);
+        if (p->master)
+            memcpy(p->master + at, values, n * sizeof *values);
+        if (p->param != p->master)
+            weir_convert((unsigned char *)p->param + at * zero->wsize, (weir_type)zero->o.param_type, values, WEIR_FP32, n);
     }
+    return status;
+}
+
+weir_status wr_zero_fill(weir_zero *zero)
+{
+    weir_status status = wr_zero_visit_all(zero, false, true, fill_piece, zero, &zero->error);
     for (uint64_t s = 0; status == WEIR_OK && s < zero->l.nsections; s++)
         status = wr_zero_distribute(zero, s);
     return status;

@@ -52,6 +52,19 @@ static const char *wrong_quantized(const weir_zero_options *o)
     return NULL;
 }
 
+static const char *wrong_offload(const weir_zero_options *o)
+{
+    if (o->offload & ~WEIR_ZERO_OFFLOAD_STATES)
+        return "offload has a flag that does not exist";
+    if (!o->offload)
+        return NULL;
+    if (!o->offload_path || !*o->offload_path)
+        return "offload_path, a folder for what is offloaded, is missing";
+    if (o->offload_bytes < 4096 || o->offload_bytes > (uint64_t)1 << 40 || o->offload_buffers < 2 || o->offload_buffers > 64)
+        return "offload_bytes are 4096 or more, offload_buffers 2 to 64";
+    return o->offload_io > WEIR_ZERO_IO_THREAD ? "offload_io is none of those that there are" : NULL;
+}
+
 static const char *wrong(const weir_zero_options *o)
 {
     if (o->stage > 3 || o->flags & ~(WEIR_ZERO_PRIVATE | WEIR_ZERO_REPRODUCIBLE | WEIR_ZERO_QUANTIZED_PARAMS | WEIR_ZERO_QUANTIZED_GRADS))
@@ -70,7 +83,10 @@ static const char *wrong(const weir_zero_options *o)
         return "accumulate and bucket_bytes are 1 or more";
     if (!(o->clip_norm >= 0) || !(o->loss_scale > 0) || isinf(o->loss_scale))
         return "clip_norm is 0 or more, loss_scale more than 0";
+    if (o->delayed > 1)
+        return "delayed is 0 or 1";
     const char *what = wrong_quantized(o);
+    what = what ? what : wrong_offload(o);
     return !what && o->flags & WEIR_ZERO_REPRODUCIBLE ? not_reproducible(o) : what;
 }
 

@@ -7,7 +7,8 @@
 
 #include "base/compiler.h"
 #include "base/error.h"
-#include "optim/zero.h"
+#include "optim/zero_delay.h"
+#include "optim/zero_offload.h"
 
 /* ---- arrays ---- */
 
@@ -59,13 +60,6 @@ static uint64_t entries(const struct array *a, uint64_t first, uint64_t n, uint6
     return from;
 }
 
-static void *piece_data(const struct wr_zero_piece *p, int state)
-{
-    if (state >= 0)
-        return p->states[state];
-    return p->master ? (void *)p->master : p->param;
-}
-
 /* ---- parts ---- */
 
 uint64_t weir_zero_state_count(const weir_zero *zero)
@@ -78,7 +72,7 @@ static void make_part(const weir_zero *zero, const struct wr_zero_piece *p, cons
     const struct wr_zero_tensor *t = p->tensor;
     weir_zero_part made = {.name = t->name, .kind = kind_of(zero, a), .unit = t->unit, .tensor = t->index, .type = (uint64_t)a->type,
                            .ndim = 1, .shape = {a->total}, .total = a->total, .replica = (uint64_t)zero->my_replica,
-                           .data = piece_data(p, a->state), .scale = 1};
+                           .data = wr_zero_array(zero, (uint64_t)(p - zero->pieces), a->state), .scale = 1};
     made.first = entries(a, p->first, p->n, &made.count);
     if (a->span == 1) {
         made.ndim = t->said.ndim;
@@ -96,6 +90,31 @@ weir_status weir_zero_state_get(const weir_zero *zero, uint64_t index, weir_zero
     describe(zero, zero->pieces[zero->parts[index].piece].tensor, zero->parts[index].state, &a);
     make_part(zero, &zero->pieces[zero->parts[index].piece], &a, part);
     return WEIR_OK;
+}
+
+static weir_status access_part(weir_zero *zero, uint64_t index, uint64_t first, uint64_t n, const void *values)
+{
+    weir_zero_part part = {.size = sizeof part};
+    if (zero->broken)
+        return zero->error.status;
+    if (weir_zero_state_get(zero, index, &part) != WEIR_OK || first > part.count || n > part.count - first || (n && !values))
+        return wr_zero_fail(zero, WEIR_ERR_INVALID, "see weir_zero_state_get()", "ZeRO engine: there is no part %llu of the state, or it has no such range",
+                            (unsigned long long)index);
+    return wr_zero_delay_join(zero);
+}
+
+weir_status weir_zero_state_read(weir_zero *zero, uint64_t index, uint64_t first, uint64_t n, void *values)
+{
+    weir_status status = access_part(zero, index, first, n, values);
+    const struct wr_zero_part_ref *part = &zero->parts[index];
+    return status == WEIR_OK ? wr_zero_array_read(zero, part->piece, part->state, first, n, values, &zero->error) : status;
+}
+
+weir_status weir_zero_state_write(weir_zero *zero, uint64_t index, uint64_t first, uint64_t n, const void *values)
+{
+    weir_status status = access_part(zero, index, first, n, values);
+    const struct wr_zero_part_ref *part = &zero->parts[index];
+    return status == WEIR_OK ? wr_zero_array_write(zero, part->piece, part->state, first, n, values, &zero->error) : status;
 }
 
 void weir_zero_state_counters(const weir_zero *zero, weir_zero_counters *counters)
@@ -131,16 +150,21 @@ weir_status wr_zero_quiet(weir_zero *zero)
     return status;
 }
 
-static weir_status meet(weir_zero *zero)
+weir_status wr_zero_meet(weir_zero *zero)
 {
     weir_status status = weir_barrier(zero->all);
     return status == WEIR_OK ? WEIR_OK : wr_zero_comm_failed(zero, status);
 }
 
-static void refresh(const weir_zero *zero, const struct wr_zero_piece *p)
+/* Parameters of masters. */
+static weir_status refresh(void *arg, const struct wr_zero_piece *p, uint64_t piece, uint64_t from)
 {
+    const weir_zero *zero = arg;
+    (void)piece;
+    (void)from;
     if (p->master && p->param != p->master)
         weir_convert(p->param, (weir_type)zero->o.param_type, p->master, WEIR_FP32, p->n);
+    return WEIR_OK;
 }
 
 static weir_status distribute_block(weir_zero *zero, uint64_t block)
@@ -156,18 +180,22 @@ weir_status weir_zero_state_loaded(weir_zero *zero, const weir_zero_counters *co
 {
     weir_status status = wr_zero_quiet(zero);
     if (status == WEIR_OK)
-        status = meet(zero);
+        status = wr_zero_delay_join(zero);
+    if (status == WEIR_OK && zero->delay)
+        zero->delay->waiting = false; /* an update of what was there before */
+    if (status == WEIR_OK)
+        status = wr_zero_meet(zero);
+    if (status == WEIR_OK)
+        status = wr_zero_visit_all(zero, wr_zero_masters_on_disk(&zero->o), false, refresh, zero, &zero->error);
     if (status != WEIR_OK)
         return status;
-    for (uint64_t i = 0; i < zero->npieces; i++)
-        refresh(zero, &zero->pieces[i]);
     for (uint64_t b = 0; status == WEIR_OK && b < zero->l.nblocks; b++)
         status = distribute_block(zero, b);
     if (status == WEIR_OK)
         status = wr_zero_live_forget(zero);
     if (counters)
         wr_zero_set_counters(zero, counters);
-    return status == WEIR_OK ? meet(zero) : status;
+    return status == WEIR_OK ? wr_zero_meet(zero) : status;
 }
 
 /* ---- whole arrays ---- */
@@ -210,13 +238,13 @@ static struct wr_zero_piece *piece_of(const weir_zero *zero, uint64_t section, c
 }
 
 /* This rank's part of an array as it is to be gathered: a frozen parameter in fp32, a gradient as the mean. */
-static void take(const weir_zero *zero, const struct wr_zero_piece *p, const struct array *a, void *to)
+static weir_status take(weir_zero *zero, const struct wr_zero_piece *p, const struct array *a, void *to)
 {
     uint64_t count;
     entries(a, p->first, p->n, &count);
-    if (a->state >= 0 || (a->state == PARAM && p->master)) {
-        memcpy(to, piece_data(p, a->state), count * weir_type_size(a->type));
-    } else if (a->state == PARAM) {
+    if (a->state >= 0 || (a->state == PARAM && !p->tensor->frozen))
+        return wr_zero_array_read(zero, (uint64_t)(p - zero->pieces), a->state, 0, count, to, &zero->error);
+    if (a->state == PARAM) {
         weir_convert(to, WEIR_FP32, p->param, a->type, p->n);
     } else {
         weir_type type;
@@ -226,6 +254,7 @@ static void take(const weir_zero *zero, const struct wr_zero_piece *p, const str
         for (uint64_t i = 0; i < p->n; i++)
             values[i] *= (float)zero->grad_scale;
     }
+    return WEIR_OK;
 }
 
 static weir_status gather_section(weir_zero *zero, const struct array *a, uint64_t section, void *values, void *mine, uint64_t *counts)
@@ -242,13 +271,12 @@ static weir_status gather_section(weir_zero *zero, const struct array *a, uint64
     if (begin == UINT64_MAX)
         return WEIR_OK;
     unsigned char *to = (unsigned char *)values + begin * weir_type_size(type);
-    if (zero->nshard == 1) {
-        take(zero, p, a, to);
-        return WEIR_OK;
-    }
-    if (p)
-        take(zero, p, a, mine);
-    weir_status status = weir_allgatherv(zero->shard, mine, to, counts, NULL, type);
+    if (zero->nshard == 1)
+        return take(zero, p, a, to);
+    weir_status status = p ? take(zero, p, a, mine) : WEIR_OK;
+    if (status != WEIR_OK)
+        return status;
+    status = weir_allgatherv(zero->shard, mine, to, counts, NULL, type);
     return status == WEIR_OK ? WEIR_OK : wr_zero_comm_failed(zero, status);
 }
 
@@ -256,6 +284,8 @@ weir_status weir_zero_gather(weir_zero *zero, uint64_t unit, uint64_t tensor, co
 {
     struct array a;
     weir_status status = find(zero, unit, tensor, kind, &a);
+    if (status == WEIR_OK)
+        status = weir_zero_flush(zero);
     if (status == WEIR_OK)
         status = wr_zero_quiet(zero);
     if (status != WEIR_OK)
@@ -281,7 +311,7 @@ weir_status weir_zero_shard(weir_zero *zero, uint64_t unit, uint64_t tensor, con
         const struct wr_zero_piece *p = &zero->pieces[i];
         weir_zero_part made = {.size = sizeof made};
         weir_type type;
-        if (p->tensor != a.tensor || (a.state >= 0 && !p->states[a.state]) || index-- > 0)
+        if (p->tensor != a.tensor || (a.state >= 0 && !wr_zero_state_entries(wr_zero_group(&zero->o, p->tensor)->rule, (unsigned)a.state, p)) || index-- > 0)
             continue;
         make_part(zero, p, &a, &made);
         if (a.state == GRAD) {
@@ -297,6 +327,20 @@ weir_status weir_zero_shard(weir_zero *zero, uint64_t unit, uint64_t tensor, con
     return status == WEIR_OK ? WEIR_ERR_NOT_FOUND : status;
 }
 
+/* A piece's part of an array, and the parameters that belong to masters. */
+static weir_status set(weir_zero *zero, uint64_t piece, const struct array *a, const void *values)
+{
+    const struct wr_zero_piece *p = &zero->pieces[piece];
+    uint64_t count, first = entries(a, p->first, p->n, &count);
+    const float *reals = values;
+    weir_status status = WEIR_OK;
+    if (a->state != PARAM || !p->tensor->frozen)
+        status = wr_zero_array_write(zero, piece, a->state, 0, count, (const unsigned char *)values + first * weir_type_size(a->type), &zero->error);
+    if (a->state == PARAM && p->param != p->master)
+        weir_convert(p->param, (weir_type)zero->o.param_type, reals + first, WEIR_FP32, count);
+    return status;
+}
+
 weir_status weir_zero_scatter(weir_zero *zero, uint64_t unit, uint64_t tensor, const char *kind, const void *values)
 {
     struct array a;
@@ -304,23 +348,17 @@ weir_status weir_zero_scatter(weir_zero *zero, uint64_t unit, uint64_t tensor, c
     if (status == WEIR_OK && a.state == GRAD)
         return wr_zero_give(zero, a.tensor, values);
     if (status == WEIR_OK)
+        status = weir_zero_flush(zero);
+    if (status == WEIR_OK)
         status = wr_zero_quiet(zero);
     if (status == WEIR_OK)
-        status = meet(zero);
-    for (uint64_t i = 0; status == WEIR_OK && i < zero->npieces; i++) {
-        const struct wr_zero_piece *p = &zero->pieces[i];
-        uint64_t count, first = entries(&a, p->first, p->n, &count);
-        if (p->tensor != a.tensor)
-            continue;
-        if (a.state == PARAM && !p->master)
-            weir_convert(p->param, a.type, (const float *)values + first, WEIR_FP32, count);
-        else
-            memcpy(piece_data(p, a.state), (const unsigned char *)values + first * weir_type_size(a.type), count * weir_type_size(a.type));
-        refresh(zero, p);
-    }
+        status = wr_zero_meet(zero);
+    for (uint64_t i = 0; status == WEIR_OK && i < zero->npieces; i++)
+        if (zero->pieces[i].tensor == a.tensor)
+            status = set(zero, i, &a, values);
     if (status == WEIR_OK && a.state == PARAM)
         status = distribute_block(zero, a.tensor->block);
     if (status == WEIR_OK)
         status = wr_zero_live_forget(zero);
-    return status == WEIR_OK ? meet(zero) : status;
+    return status == WEIR_OK ? wr_zero_meet(zero) : status;
 }

@@ -10,7 +10,7 @@
 
 #include "base/clock.h"
 #include "base/compiler.h"
-#include "optim/zero.h"
+#include "optim/zero_delay.h"
 
 /*
  * What is summed over all ranks. The four quarters of a hash, and their squares, tell whether all ranks have the same one: n times
@@ -24,9 +24,9 @@ static void own_numbers(const weir_zero *zero, const weir_zero_step_options *opt
     double sum = 0;
     memset(numbers, 0, NUMBERS * sizeof *numbers);
     for (uint64_t i = 0; i < zero->npieces; i++)
-        if (zero->pieces[i].master && !(zero->pieces[i].tensor->said.flags & WEIR_ZERO_NORM_ELSEWHERE))
+        if (!zero->pieces[i].tensor->frozen && !(zero->pieces[i].tensor->said.flags & WEIR_ZERO_NORM_ELSEWHERE))
             sum += zero->pieces[i].sum;
-        else if (zero->pieces[i].master && !isfinite(zero->pieces[i].sum))
+        else if (!zero->pieces[i].tensor->frozen && !isfinite(zero->pieces[i].sum))
             numbers[BAD] = 1;
     if (!isfinite(sum))
         numbers[BAD] = 1;
@@ -157,9 +157,12 @@ static weir_status decide(weir_zero *zero, const weir_zero_step_options *options
     zero->epoch++;
     if (!zero->given)
         rescale(zero, good);
+    weir_status status = wr_zero_delay_finish(zero);
+    if (status != WEIR_OK)
+        return status;
     if (good) {
         zero->step++;
-        return wr_zero_update(zero, options, zero->grad_scale * r->clip);
+        return (zero->delay ? wr_zero_delay_start : wr_zero_update)(zero, options, zero->grad_scale * r->clip);
     }
     if (zero->o.nonfinite == WEIR_ZERO_SKIP)
         return WEIR_OK;

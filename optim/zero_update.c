@@ -4,7 +4,8 @@
 
 #include "base/clock.h"
 #include "base/compiler.h"
-#include "optim/zero.h"
+#include "optim/zero_offload.h"
+#include "optim/zero_update.h"
 
 /* What a piece is updated with. */
 struct update {
@@ -13,29 +14,38 @@ struct update {
     weir_rule_data data;
 };
 
-static weir_status describe(weir_zero *zero, const weir_zero_step_options *options, double scale, const struct wr_zero_piece *p,
-                            struct update *u)
+/* The reduced gradient of a piece, and its type. */
+static const unsigned char *gradient(const struct wr_zero_apply *a, const struct wr_zero_piece *p, weir_type *type)
 {
+    const weir_zero *zero = a->zero;
+    const struct wr_zero_section *s = &zero->l.sections[p->section];
+    const unsigned char *grad = wr_zero_piece_grad(zero, p, type);
+    uint64_t at = zero->g.shard_at[p->section] + p->at - s->at - wr_zero_bound(s, zero->my_shard);
+    return a->grads ? a->grads + at * weir_type_size(*type) : grad;
+}
+
+static weir_status describe(const struct wr_zero_apply *a, const struct wr_zero_piece *p, struct update *u)
+{
+    const weir_zero *zero = a->zero;
     const weir_group *group = wr_zero_group(&zero->o, p->tensor);
     weir_type type;
-    void *grad = wr_zero_piece_grad(zero, p, &type);
     weir_status status = WEIR_OK;
     *u = (struct update){group->rule, WEIR_RULE_STEP_INIT, WEIR_RULE_DATA_INIT};
-    if (options->lr < 0) {
-        status = weir_group_step(group, zero->step, scale, &u->step);
+    if (a->options->lr < 0) {
+        status = weir_group_step(group, zero->step, a->scale, &u->step);
     } else {
         u->step.step = zero->step;
-        u->step.lr = options->lr * group->lr_scale;
+        u->step.lr = a->options->lr * group->lr_scale;
         u->step.weight_decay = group->weight_decay;
-        u->step.grad_scale = scale;
+        u->step.grad_scale = a->scale;
     }
     if (p->tensor->said.flags & WEIR_ZERO_NO_DECAY)
         u->step.weight_decay = 0;
     u->data.master = p->master;
-    u->data.grad = grad;
+    u->data.grad = gradient(a, p, &type);
     u->data.grad_type = type;
-    if (p->param != p->master) {
-        u->data.out = p->param;
+    if (zero->o.param_type != WEIR_FP32) {
+        u->data.out = p->fresh;
         u->data.out_type = zero->o.param_type;
     }
     memcpy(u->data.states, p->states, sizeof u->data.states);
@@ -44,8 +54,10 @@ static weir_status describe(weir_zero *zero, const weir_zero_step_options *optio
 
 static bool by_norms(const weir_zero *zero, const struct wr_zero_piece *p)
 {
-    return p->master && weir_rule_access(wr_zero_group(&zero->o, p->tensor)->rule) == WEIR_ACCESS_TENSOR;
+    return !p->tensor->frozen && weir_rule_access(wr_zero_group(&zero->o, p->tensor)->rule) == WEIR_ACCESS_TENSOR;
 }
+
+/* ---- the sums of rules that look at norms ---- */
 
 /* Reproducible: the sums of tensors, by block. */
 static weir_status sum_blocks(weir_zero *zero)
@@ -60,29 +72,46 @@ static weir_status sum_blocks(weir_zero *zero)
     return status;
 }
 
-/* The first half of rules that look at norms of tensors: their sums over all ranks. */
-static weir_status prepare(weir_zero *zero, const weir_zero_step_options *options, double scale)
+/* The sums of a piece, by block, in a->work; those of a part are put to the others, for they are only added when all are there. */
+static weir_status prepare_part(void *arg, const struct wr_zero_piece *part, uint64_t piece, uint64_t from)
 {
+    struct wr_zero_apply *a = arg;
+    weir_zero *zero = a->zero;
+    const struct wr_zero_piece *whole = &zero->pieces[piece];
+    uint64_t blocks = weir_norm_blocks(0, whole->n), n = weir_norm_blocks(0, part->n), at = from / WEIR_NORM_BLOCK;
+    double *all = a->work, *some = part->n == whole->n ? all : all + 2 * blocks, *sums = zero->tensor_sums + 2 * part->tensor->number;
     struct update u;
-    weir_status status = WEIR_OK;
+    if (!by_norms(zero, part))
+        return WEIR_OK;
+    weir_status status = describe(a, part, &u);
+    if (status == WEIR_OK)
+        status = weir_rule_prepare(u.rule, &u.step, &u.data, 0, part->n, some, a->error);
+    if (some != all) {
+        memcpy(all + at, some, n * sizeof *all);
+        memcpy(all + blocks + at, some + n, n * sizeof *all);
+    }
+    if (status != WEIR_OK || from + part->n < whole->n)
+        return status;
+    if (wr_zero_reproducible(zero))
+        wr_zero_repro_keep(zero, whole, all, 2);
+    sums[0] += weir_norm_fold(all, blocks);
+    sums[1] += weir_norm_fold(all + blocks, blocks);
+    return WEIR_OK;
+}
+
+weir_status wr_zero_update_prepare(struct wr_zero_apply *a)
+{
+    weir_zero *zero = a->zero;
     uint64_t n = zero->l.ntensors * 2;
+    bool norms = false;
+    for (uint64_t g = 0; g < zero->o.ngroups; g++)
+        norms |= !(zero->o.groups[g].flags & WEIR_GROUP_FROZEN) && weir_rule_access(zero->o.groups[g].rule) == WEIR_ACCESS_TENSOR;
+    if (!norms)
+        return WEIR_OK;
     memset(zero->tensor_sums, 0, n * sizeof(double));
     if (wr_zero_reproducible(zero))
         memset(zero->norm_blocks, 0, 2 * zero->l.norm_blocks * sizeof(double));
-    for (uint64_t i = 0; status == WEIR_OK && i < zero->npieces; i++) {
-        const struct wr_zero_piece *p = &zero->pieces[i];
-        uint64_t blocks = weir_norm_blocks(0, p->n);
-        double *sums = zero->tensor_sums + 2 * p->tensor->number, *parts = zero->work;
-        if (!by_norms(zero, p))
-            continue;
-        status = describe(zero, options, scale, p, &u);
-        if (status == WEIR_OK)
-            status = weir_rule_prepare(u.rule, &u.step, &u.data, 0, p->n, parts, &zero->error);
-        if (wr_zero_reproducible(zero))
-            wr_zero_repro_keep(zero, p, parts, 2);
-        sums[0] += weir_norm_fold(parts, blocks);
-        sums[1] += weir_norm_fold(parts + blocks, blocks);
-    }
+    weir_status status = wr_zero_visit_all(zero, true, true, prepare_part, a, a->error);
     if (status == WEIR_OK && wr_zero_reproducible(zero))
         return sum_blocks(zero);
     if (zero->nshard == 1 || status != WEIR_OK)
@@ -91,18 +120,34 @@ static weir_status prepare(weir_zero *zero, const weir_zero_step_options *option
     return status == WEIR_OK ? WEIR_OK : wr_zero_comm_failed(zero, status);
 }
 
-static weir_status update(weir_zero *zero, const weir_zero_step_options *options, double scale, const struct wr_zero_piece *p)
+/* ---- the rules ---- */
+
+static weir_status update_part(void *arg, const struct wr_zero_piece *p, uint64_t piece, uint64_t from)
 {
+    struct wr_zero_apply *a = arg;
+    const double *sums = a->zero->tensor_sums + 2 * p->tensor->number;
     struct update u;
-    weir_status status = p->master ? describe(zero, options, scale, p, &u) : WEIR_OK;
-    if (status != WEIR_OK || !p->master)
+    (void)piece;
+    (void)from;
+    weir_status status = p->tensor->frozen ? WEIR_OK : describe(a, p, &u);
+    if (status != WEIR_OK || p->tensor->frozen)
         return status;
     if (weir_rule_access(u.rule) == WEIR_ACCESS_MATRIX)
-        return weir_rule_update_tensor(u.rule, &u.step, &u.data, 0, p->tensor->rows, p->tensor->cols, zero->work, &zero->error);
-    if (by_norms(zero, p))
-        u.step.ratio = weir_rule_ratio(u.rule, &u.step, zero->tensor_sums[2 * p->tensor->number], zero->tensor_sums[2 * p->tensor->number + 1]);
-    return weir_rule_update(u.rule, &u.step, &u.data, 0, p->n, &zero->error);
+        return weir_rule_update_tensor(u.rule, &u.step, &u.data, 0, p->tensor->rows, p->tensor->cols, a->work, a->error);
+    if (by_norms(a->zero, p))
+        u.step.ratio = weir_rule_ratio(u.rule, &u.step, sums[0], sums[1]);
+    return weir_rule_update(u.rule, &u.step, &u.data, 0, p->n, a->error);
 }
+
+weir_status wr_zero_update_apply(struct wr_zero_apply *a)
+{
+    int64_t begin = wr_clock_ns();
+    weir_status status = wr_zero_visit_all(a->zero, true, true, update_part, a, a->error);
+    a->ns += wr_clock_ns() - begin;
+    return status;
+}
+
+/* ---- parameters to all ranks ---- */
 
 weir_status wr_zero_distribute(weir_zero *zero, uint64_t section)
 {
@@ -125,12 +170,25 @@ weir_status wr_zero_distribute(weir_zero *zero, uint64_t section)
     return WEIR_OK;
 }
 
-static weir_status update_section(weir_zero *zero, const weir_zero_step_options *options, double scale, uint64_t section)
+/* What a delayed update has left for the program to see. */
+static void install_section(weir_zero *zero, uint64_t section)
+{
+    for (uint64_t i = zero->section_piece[section]; i < zero->section_piece[section + 1]; i++) {
+        const struct wr_zero_piece *p = &zero->pieces[i];
+        if (p->fresh != p->param)
+            memcpy(p->param, p->fresh, p->n * zero->wsize);
+    }
+}
+
+/* A section is updated, or (a NULL) what was updated is shown; then it is distributed. */
+static weir_status update_section(weir_zero *zero, struct wr_zero_apply *a, uint64_t section)
 {
     weir_status status = WEIR_OK;
     int64_t begin = wr_clock_ns();
-    for (uint64_t i = zero->section_piece[section]; status == WEIR_OK && i < zero->section_piece[section + 1]; i++)
-        status = update(zero, options, scale, &zero->pieces[i]);
+    if (a)
+        status = wr_zero_visit_section(zero, section, update_part, a, a->error);
+    else
+        install_section(zero, section);
     zero->report.update_ns += wr_clock_ns() - begin;
     wr_zero_trace_add(zero, WR_ZERO_DID_UPDATE, 0, begin, 0);
     return status == WEIR_OK && zero->l.sections[section].trainable ? wr_zero_distribute(zero, section) : status;
@@ -154,36 +212,76 @@ static weir_status gather_first(weir_zero *zero)
     return status == WEIR_OK ? wr_zero_live_ahead(zero) : wr_zero_comm_failed(zero, status);
 }
 
-/* Stage 3: the first blocks of the next step, which are then gathered while the others are updated. */
-static weir_status update_in_two(weir_zero *zero, const weir_zero_step_options *options, double scale)
+/* Stage 3 updates the first blocks of the next step first, which are then gathered while the others are updated. */
+static bool in_two(const weir_zero *zero)
+{
+    return zero->o.stage == 3 && zero->nshard > 1;
+}
+
+static bool is_first(const weir_zero *zero, uint64_t section)
+{
+    return in_two(zero) && zero->live.blocks[zero->l.sections[section].block].first;
+}
+
+/* The sections in the order of the update; returns how many are first. */
+static uint64_t choose_order(weir_zero *zero)
+{
+    uint64_t n = 0, first = 0;
+    if (in_two(zero)) {
+        zero->pass = WEIR_ZERO_TRAIN; /* whose order is followed */
+        wr_zero_live_choose_first(zero);
+    }
+    for (int later = 0; later < 2; later++) {
+        for (uint64_t s = 0; s < zero->l.nsections; s++)
+            if (is_first(zero, s) == !later)
+                zero->order_of_update[n++] = s;
+        first = later ? first : n;
+    }
+    return first;
+}
+
+static weir_status update_sections(weir_zero *zero, struct wr_zero_apply *a, uint64_t first)
 {
     weir_status status = WEIR_OK;
-    zero->pass = WEIR_ZERO_TRAIN; /* whose order is followed */
-    wr_zero_live_choose_first(zero);
-    for (int second = 0; status == WEIR_OK && second < 2; second++) {
-        for (uint64_t s = 0; status == WEIR_OK && s < zero->l.nsections; s++) {
-            if (zero->live.blocks[zero->l.sections[s].block].first == second)
-                continue;
-            status = update_section(zero, options, scale, s);
-            if (status == WEIR_OK && second)
-                status = gather_first(zero);
+    for (uint64_t i = 0; status == WEIR_OK && i < zero->l.nsections; i++) {
+        if (in_two(zero) && i == first) {
+            zero->live.updating = true;
+            status = fence(zero, 0);
         }
-        zero->live.updating = !second;
         if (status == WEIR_OK)
-            status = fence(zero, second);
+            status = update_section(zero, a, zero->order_of_update[i]);
+        if (status == WEIR_OK && in_two(zero) && i >= first)
+            status = gather_first(zero);
     }
-    return status;
+    zero->live.updating = false;
+    if (status != WEIR_OK || !in_two(zero))
+        return status;
+    if (first == zero->l.nsections)
+        status = fence(zero, 0);
+    return status == WEIR_OK ? fence(zero, 1) : status;
+}
+
+weir_status wr_zero_update_install(weir_zero *zero)
+{
+    return update_sections(zero, NULL, choose_order(zero));
 }
 
 weir_status wr_zero_update(weir_zero *zero, const weir_zero_step_options *options, double scale)
 {
-    bool norms = false;
-    for (uint64_t u = 0; u < zero->o.ngroups; u++)
-        norms |= !(zero->o.groups[u].flags & WEIR_GROUP_FROZEN) && weir_rule_access(zero->o.groups[u].rule) == WEIR_ACCESS_TENSOR;
-    weir_status status = norms ? prepare(zero, options, scale) : WEIR_OK;
-    if (status == WEIR_OK && zero->o.stage == 3 && zero->nshard > 1)
-        return update_in_two(zero, options, scale);
-    for (uint64_t s = 0; status == WEIR_OK && s < zero->l.nsections; s++)
-        status = update_section(zero, options, scale, s);
-    return status;
+    struct wr_zero_apply a = {.zero = zero, .options = options, .scale = scale, .work = zero->work, .error = &zero->error};
+    wr_zero_offload_moved(zero);
+    weir_status status = wr_zero_update_prepare(&a);
+    if (status != WEIR_OK)
+        return status;
+    uint64_t first = choose_order(zero);
+    int64_t begin = wr_clock_ns();
+    status = wr_zero_offload_begin(zero, zero->order_of_update, true, true, &zero->error);
+    zero->report.update_ns += wr_clock_ns() - begin;
+    if (status == WEIR_OK)
+        status = update_sections(zero, &a, first);
+    begin = wr_clock_ns();
+    weir_status end = wr_zero_offload_end(zero, status == WEIR_OK ? &zero->error : NULL);
+    zero->report.update_ns += wr_clock_ns() - begin;
+    zero->report.disk_bytes = wr_zero_offload_moved(zero);
+    return status == WEIR_OK ? end : status;
 }

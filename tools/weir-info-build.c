@@ -76,6 +76,7 @@ void info_build_facts(void (*visit)(void *arg, const char *name, const char *tex
 #endif
     visit(arg, "jansson", found(WEIR_BUILD_JANSSON, "not built in: no JSON output, no checkpoints"));
     visit(arg, "xxhash", found(WEIR_BUILD_XXHASH, "not built in: no checkpoints"));
+    visit(arg, "liburing", found(WEIR_BUILD_LIBURING, "not built in: threads read and write what is offloaded to disk"));
     visit(arg, "OpenBLAS", found(WEIR_BUILD_OPENBLAS, "not found: no Muon update rule, no example trainer"));
 }
 

@@ -221,6 +221,22 @@ typedef enum weir_zero_nonfinite {
 /** As weir_zero_options::secondary_group: the ranks of each node. */
 #define WEIR_ZERO_NODE UINT64_MAX
 
+/** weir_zero_options::offload: masters (where parameters are not fp32) and states of the rules are in a file. */
+#define WEIR_ZERO_OFFLOAD_STATES ((uint64_t)1)
+
+/** What reads and writes that file: X(name, value, text). */
+#define WEIR_ZERO_IO_TABLE(X)                                                                                          \
+    X(WEIR_ZERO_IO_AUTO, 0, "auto")                                                                                    \
+    X(WEIR_ZERO_IO_URING, 1, "uring")                                                                                  \
+    X(WEIR_ZERO_IO_THREAD, 2, "thread")
+
+/** What reads and writes that file: io_uring, threads, or (auto) what WEIR_IO says, by default io_uring where it is allowed. */
+typedef enum weir_zero_io {
+#define WEIR_ZERO_IO_ENUM(name, value, text) name = value,
+    WEIR_ZERO_IO_TABLE(WEIR_ZERO_IO_ENUM)
+#undef WEIR_ZERO_IO_ENUM
+} weir_zero_io;
+
 /** How an engine is made; must agree on all ranks, but for pointers. */
 typedef struct weir_zero_options {
     size_t size;              /**< set by ::WEIR_ZERO_OPTIONS_INIT */
@@ -251,6 +267,12 @@ typedef struct weir_zero_options {
                                    updated: a second copy of the model among them (hpZ), so that only the first gather of a unit in
                                    a step takes data from other nodes. ::WEIR_ZERO_NODE: the ranks of each node; 0 or 1: none. Takes
                                    the place of max_live_bytes; not with ::WEIR_ZERO_PRIVATE */
+    uint64_t offload;         /**< ::WEIR_ZERO_OFFLOAD_STATES, or 0: everything is in memory */
+    const char *offload_path; /**< where each rank makes a file without a name, gone when the rank ends: a folder on a local disk; copied */
+    uint64_t offload_bytes;   /**< of a sub-group of states, which passes through a buffer; a tensor that a rule must see whole may be larger */
+    uint64_t offload_buffers; /**< buffers, 2 or more; with 3 reading, the rules, and writing go on at once */
+    uint64_t offload_io;      /**< a ::weir_zero_io */
+    uint64_t delayed;         /**< 1: updates are delayed by a step, see weir_zero_step(); 0: not */
 } weir_zero_options;
 
 /** Stage 0 in fp32; groups are to be set. */
@@ -258,7 +280,7 @@ typedef struct weir_zero_options {
     {                                                                                                                  \
         sizeof(weir_zero_options), 0, 0, NULL, 0, WEIR_FP32, WEIR_FP32, WEIR_FP32, WEIR_ZERO_FLAT, WEIR_ZERO_REDUCE_AUTO, \
             1, (uint64_t)25 << 20, (uint64_t)64 << 20, (uint64_t)1 << 30, (uint64_t)0, (uint64_t)64 << 10, 0, 0.0,     \
-            NULL, 1.0, 0, WEIR_ZERO_SKIP, 0, (uint64_t)256, 0                                                          \
+            NULL, 1.0, 0, WEIR_ZERO_SKIP, 0, (uint64_t)256, 0, 0, NULL, (uint64_t)16 << 20, 4, WEIR_ZERO_IO_AUTO, 0     \
     }
 
 /** @} */
@@ -276,7 +298,7 @@ typedef struct weir_zero_options {
  * @param[out] error may be NULL
  * @return ::WEIR_OK on all ranks, or an error on all: ::WEIR_ERR_INVALID with what is wrong; ::WEIR_ERR_MISMATCH when ranks gave
  *         different models or options; ::WEIR_ERR_NO_MEMORY; ::WEIR_ERR_LIMIT; ::WEIR_ERR_CANCELED when another rank had an error;
- *         ::WEIR_ERR_UNSUPPORTED; ::WEIR_ERR_PEER_LOST
+ *         ::WEIR_ERR_UNSUPPORTED; ::WEIR_ERR_PEER_LOST; ::WEIR_ERR_IO when there is no room for what is offloaded
  *
  * Thread safety: one collective call at a time for each communicator.
  */
@@ -401,11 +423,21 @@ typedef struct weir_zero_report {
     uint64_t reduce_level_bytes[WEIR_ZERO_LEVELS]; /**< the same of reduce_bytes */
     uint64_t stop;           /**< ranks that want to end the training (of norm_comm, too); the same number on all */
     double loss;             /**< mean of the losses of all ranks and passes, reproducible when the step is; NaN when none were given */
+    uint64_t disk_bytes;     /**< offloaded states that this rank read and wrote in the update that update_ns is about */
 } weir_zero_report;
 
 /**
  * Ends a step: waits until the gradients of all ranks are reduced, takes their norm, updates, and begins to distribute what
  * was updated. Collective.
+ *
+ * Delayed (weir_zero_options::delayed), it decides all of that (norm, clipping, whether the step is skipped, the learning rate) at once,
+ * but the rules are applied by a thread while the program computes the next step, and the program sees the result one step later. With
+ * w(0) the initial parameters and w(t) those after update t: the gradient g(t) of step t is computed with w(t - 2), in the first two
+ * steps with w(0); update t makes w(t) of w(t - 1) and g(t); from the return of the call for step t on the program sees w(t - 1).
+ * A step that is skipped makes no update; what was delayed before it is seen after it. Norms of tensors that rules need are taken in
+ * the call. Calls that look at or change values or save them complete what is delayed, as weir_zero_flush() does, so a run that was
+ * resumed goes on as the one that saved. Beside the usual memory it takes the gradients and parameters of a shard once more. A failure of the thread
+ * is told by the next call.
  *
  * @param zero         an engine, outside a pass
  * @param options      NULL for ::WEIR_ZERO_STEP_INIT
@@ -468,7 +500,8 @@ typedef struct weir_zero_part {
     uint64_t first;                 /**< the part: its first element */
     uint64_t count;                 /**< the part: elements, 1 or more */
     uint64_t replica;               /**< 0: this rank saves it; others hold the same values */
-    void *data;                     /**< the part's elements, to be read and written */
+    void *data;                     /**< the part's elements, to be read and written; NULL when they are on disk
+                                         (weir_zero_state_read()). Delayed updates: see weir_zero_flush() */
     double scale;                   /**< what elements are to be multiplied by: 1, but for a gradient of weir_zero_shard() */
 } weir_zero_part;
 
@@ -508,13 +541,16 @@ typedef struct weir_zero_budget {
     uint64_t parameters;     /**< elements of the model, tied ones once */
     uint64_t trainable;      /**< of these, not frozen */
     uint64_t param_bytes;    /**< parameters, padded: all of them, or a shard with stage 3 */
-    uint64_t master_bytes;   /**< fp32 masters beside them */
-    uint64_t state_bytes;    /**< states of the rules */
+    uint64_t master_bytes;   /**< fp32 masters beside them, in memory */
+    uint64_t state_bytes;    /**< states of the rules, in memory */
     uint64_t grad_bytes;     /**< gradients: all, or a shard and the units at work */
     uint64_t live_bytes;     /**< stage 3: room for gathered parameters, where ranks do not share it */
-    uint64_t total_bytes;    /**< all of these */
+    uint64_t total_bytes;    /**< all of these, buffer_bytes and delay_bytes */
     uint64_t gather_bytes;   /**< a step: parameters that a rank gets */
     uint64_t reduce_bytes;   /**< a step: gradients that a rank sends */
+    uint64_t buffer_bytes;   /**< buffers of an offload */
+    uint64_t delay_bytes;    /**< delayed updates: gradients, and parameters in half types, once more (masters count as such) */
+    uint64_t disk_bytes;     /**< on disk; not in total_bytes */
 } weir_zero_budget;
 
 /**

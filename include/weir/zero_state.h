@@ -6,7 +6,7 @@
  * What users of other systems look for, and where it is: create, step, reset, get options: weir/zero.h; presets: weir_zero_preset_apply(); the
  * learning rate: weir_zero_lr(); gradients of the last step: weir_zero_gather() and weir_zero_shard() with "grad"; given gradients:
  * weir_zero_scatter() with "grad", then weir_zero_apply(); full parameters: weir_zero_gather(); the local shard: weir_zero_shard(); early
- * stop: weir_zero_step_options::stop; bytes: weir_zero_to_bytes(); files: weir/zero_ckpt.h.
+ * stop: weir_zero_step_options::stop; what is on disk: weir_zero_state_read(); delayed updates: weir_zero_flush(); bytes: weir_zero_to_bytes(); files: weir/zero_ckpt.h.
  */
 #ifndef WEIR_ZERO_STATE_H
 #define WEIR_ZERO_STATE_H
@@ -64,6 +64,38 @@ weir_status weir_zero_sync_params(weir_zero *zero);
 
 /** The states of the rules of all replicas become those of the first, and the counters of all ranks those of rank 0. Otherwise the same. */
 weir_status weir_zero_sync_states(weir_zero *zero);
+
+/**
+ * Completes a delayed update: from its return on the program sees the parameters of all steps so far. Without weir_zero_options::delayed it
+ * does nothing. Collective, outside a pass.
+ *
+ * @return ::WEIR_OK; the error of the update; ::WEIR_ERR_INVALID inside a pass; errors of communication
+ */
+weir_status weir_zero_flush(weir_zero *zero);
+
+/**
+ * How long the disk alone takes for what a step moves: reads and writes back all that is offloaded, in the order and the buffers of a
+ * step, and computes nothing. 0 when nothing is offloaded. Not collective; outside a pass.
+ *
+ * @param[out] ns     nanoseconds
+ * @param[out] bytes  that were read and written; may be NULL
+ * @return ::WEIR_OK; ::WEIR_ERR_IO; the error of a delayed update
+ */
+weir_status weir_zero_disk_time(weir_zero *zero, int64_t *ns, uint64_t *bytes);
+
+/**
+ * Reads elements of a part of the state, wherever they are. Not collective; outside a pass. With delayed updates after weir_zero_flush().
+ *
+ * @param index   of the part
+ * @param first   the first element, counted in the part
+ * @param n       how many
+ * @param[out] values  room for them, in the part's type
+ * @return ::WEIR_OK; ::WEIR_ERR_INVALID; ::WEIR_ERR_IO
+ */
+weir_status weir_zero_state_read(weir_zero *zero, uint64_t index, uint64_t first, uint64_t n, void *values);
+
+/** Writes them; weir_zero_state_loaded() is to follow. Otherwise as weir_zero_state_read(). */
+weir_status weir_zero_state_write(weir_zero *zero, uint64_t index, uint64_t first, uint64_t n, const void *values);
 
 /**
  * What this rank holds of the state (see weir_zero_state_get()), and the counters, in one piece of memory. Not collective; outside

@@ -49,7 +49,7 @@ says() {
 }
 
 # Everything that can be left out, left out at once.
-run least --without-ucx --without-pmix --without-pmi2 --without-openblas --without-jansson --without-xxhash --without-cmocka \
+run least --without-ucx --without-pmix --without-pmi2 --without-openblas --without-jansson --without-xxhash --without-liburing --without-cmocka \
     --without-openmpi --without-mpich || { complain "configure fails without the optional parts"; tail -n 5 "$tmp/least.out"; }
 says least '^  UCX +no +no UCX transport'
 says least '^  PMIx +no +no srun --mpi=pmix'
@@ -57,6 +57,7 @@ says least '^  PMI-2 +no +no PMI-2 library'
 says least '^  OpenBLAS +no +no Muon'
 says least '^  jansson +no +no JSON'
 says least '^  xxhash +no +no checkpoints'
+says least '^  liburing +no +no threads'
 says least '^  cmocka +no +make check'
 says least '^  Open MPI +no +no '
 says least '^  MPICH +no +no '

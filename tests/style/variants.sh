@@ -34,7 +34,7 @@ variant() {
 oldest() {
     compgen -c "$1-" | grep -E "^$1-[0-9]+\$" | sort -uV | awk -F- -v lowest="$2" '$2 >= lowest {print; exit}'
 }
-variants=(libfabric ucx pmix pmi2 jansson xxhash clang debug)
+variants=(libfabric ucx pmix pmi2 jansson xxhash liburing clang debug)
 for compiler in "$(oldest gcc 10)" "$(oldest clang 12)"; do
     [ -z "$compiler" ] || variants+=("$compiler")
 done

@@ -1,0 +1,13 @@
+#!/bin/bash
+# SPDX-License-Identifier: BSD-3-Clause
+# timeout: 180
+# The ZeRO engine with states on disk and with delayed updates: the same bits as a loop of one process that does the same.
+. "${top_srcdir:-.}/tests/multi/multi_lib.sh"
+t="$B/tests/multi/zero_offload_test"
+dir=$(mktemp -d "$PWD/zero-offload-XXXXXX")
+trap 'rm -rf "$dir"' EXIT
+run "one rank" "$weirrun" -n 1 "$t" "$dir" now offload delay state refused
+run "3 ranks on 2 nodes" "$weirrun" -n 3 --nodes 2 "$t" "$dir" offload delay state refused
+run "2 ranks, threads" env WEIR_IO=thread "$weirrun" -n 2 "$t" "$dir" offload
+[ -z "$(ls -A "$dir")" ] || { echo "something is left in $dir"; exit 1; }
+finish
