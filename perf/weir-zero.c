@@ -16,7 +16,7 @@ enum { LAYERS_MAX = 512, STAGES = 4, WIDTH = 1024 };
 
 struct options {
     int stage; /* -1: all */
-    uint64_t params, bucket, prefetch, live;
+    uint64_t params, bucket, prefetch, live, int8, secondary;
     int layers, steps, micros, compute_us, ranks;
     const char *rule;
     bool bf16, private_rooms, json, estimate;
@@ -54,6 +54,8 @@ static void help(FILE *out)
           "  -P, --prefetch=BYTES parameters that are gathered ahead (64M)\n"
           "  -L, --live=BYTES     parameters that are gathered at once (1G)\n"
           "  -w, --private        each rank of a node gathers for itself\n"
+          "  -q, --int8=WHAT      params, grads or both travel as int8, in the stages that can\n"
+          "  -G, --secondary=N    stage 3: N ranks of a node, or node, keep what a step has gathered\n"
           "  -e, --estimate=N     only tell what each of N ranks would hold and move\n"
           "  -j, --json           one JSON object a line\n"
           "  -h, --help           this text\n",
@@ -68,9 +70,17 @@ static uint64_t number_of(const char *text, unsigned kilo)
     return end == text || (*end && (factor == 1 || end[1])) || n > UINT64_MAX / 16 / factor ? 0 : n * factor;
 }
 
+static uint64_t int8_of(const char *text)
+{
+    uint64_t params = WEIR_ZERO_QUANTIZED_PARAMS, grads = WEIR_ZERO_QUANTIZED_GRADS;
+    return !strcmp(text, "params") ? params : !strcmp(text, "grads") ? grads : !strcmp(text, "both") ? params | grads : 0;
+}
+
 static bool take(int c, struct options *o)
 {
     switch (c) {
+    case 'q': return (o->int8 = int8_of(optarg)) != 0;
+    case 'G': o->secondary = strcmp(optarg, "node") ? number_of(optarg, 1000) : WEIR_ZERO_NODE; break;
     case 's': o->stage = strlen(optarg) == 1 && *optarg >= '0' && *optarg <= '3' ? *optarg - '0' : -2; break;
     case 'p': o->params = number_of(optarg, 1000); break;
     case 'l': o->layers = atoi(optarg); break;
@@ -97,12 +107,13 @@ static bool parse(int argc, char **argv, struct options *o, int *status)
         {"steps", required_argument, NULL, 'n'},  {"micros", required_argument, NULL, 'm'},   {"compute", required_argument, NULL, 'c'},
         {"rule", required_argument, NULL, 'r'},   {"bf16", no_argument, NULL, 'b'},           {"bucket", required_argument, NULL, 'B'},
         {"prefetch", required_argument, NULL, 'P'}, {"live", required_argument, NULL, 'L'},   {"private", no_argument, NULL, 'w'},
+        {"int8", required_argument, NULL, 'q'},   {"secondary", required_argument, NULL, 'G'},
         {"estimate", required_argument, NULL, 'e'}, {"json", no_argument, NULL, 'j'},         {"help", no_argument, NULL, 'h'},
         {NULL, 0, NULL, 0}};
     int c;
     *o = (struct options){.stage = -1, .params = 100000000, .bucket = 25 << 20, .prefetch = 64 << 20, .live = 1 << 30, .layers = 24,
                           .steps = 3, .micros = 1, .ranks = 1, .rule = "adamw"};
-    while ((c = getopt_long(argc, argv, "s:p:l:n:m:c:r:bB:P:L:we:jh", longs, NULL)) != -1)
+    while ((c = getopt_long(argc, argv, "s:p:l:n:m:c:r:bB:P:L:we:jhq:G:", longs, NULL)) != -1)
         if (!take(c, o)) {
             *status = c == 'h' ? 0 : 2;
             help(c == 'h' ? stdout : stderr);
@@ -173,6 +184,8 @@ static weir_zero_options engine_options(const struct bench *b, int stage)
     z.groups = &b->group;
     z.ngroups = 1;
     z.flags = b->o->private_rooms ? WEIR_ZERO_PRIVATE : 0;
+    z.flags |= b->o->int8 & ((stage == 3 ? WEIR_ZERO_QUANTIZED_PARAMS : 0) | (stage ? WEIR_ZERO_QUANTIZED_GRADS : 0));
+    z.secondary_group = stage == 3 ? b->o->secondary : 0;
     z.accumulate = (uint64_t)b->o->micros;
     z.bucket_bytes = b->o->bucket;
     z.prefetch_bytes = b->o->prefetch;

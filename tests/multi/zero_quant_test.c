@@ -92,7 +92,7 @@ static void backward(weir_zero *zero, const struct model *m, int step, int micro
             float *g = weir_zero_grad(zero, (uint64_t)u, i);
             for (uint64_t e = 0; g && e < elements(&m->tensors[u][i]); e++)
                 g[e] += element_grad(w[e], step, rank, micro, u, (int)i, e);
-            if (g && u == 3 && rank == size - 1 && bad != 0)
+            if (g && u == 3 && i == 0 && rank == size - 1 && bad != 0) /* in the part of rank 0 */
                 g[2] = bad;
         }
         DO(weir_zero_after_backward(zero, (uint64_t)u));
@@ -390,10 +390,13 @@ static void secondary_of(uint64_t secondary, uint64_t flags)
     static float with[ROWS * COLS], without[ROWS * COLS];
     struct model m;
     make_layers(&m);
-    weir_zero_options o = options(3, flags), plain = o;
+    weir_zero_options o = options(3, flags), plain;
+    o.accumulate = 2;
+    o.persistent_bytes = 0; /* units go, and come from the group again */
+    o.prefetch_bytes = ROWS * COLS * 4;
+    o.max_live_bytes = 2 * ROWS * COLS * 4;
+    plain = o;
     o.secondary_group = secondary;
-    o.accumulate = plain.accumulate = 2;
-    o.max_live_bytes = plain.max_live_bytes = 2 * ROWS * COLS * 4;
     weir_zero *zero = create(&m, &o), *other = create(&m, &plain);
     const struct wr_zero_window *w = &zero->live.window;
     double size_of = flags ? 1 + 4.0 / BLOCK : 4, p = (double)LAYERS * ROWS * COLS, least = 1e30, plainly = 0;
