@@ -18,8 +18,13 @@ static inline char *address(const struct wr_exec *x, const struct exec_place *p)
 static inline bool reached(const struct wr_exec *x, const struct exec_step *s)
 {
     uint64_t goal = s->counter->base + s->value;
-    if (s->remote)
-        return x->engine->signals[s->slot] >= goal;
+    if (s->remote) {
+        const uint64_t *signals = &x->engine->signals[s->slot];
+        for (uint32_t i = 0, width = s->counter->width; i < width; i++)
+            if (signals[i] < exec_share(goal, width, i))
+                return false;
+        return true;
+    }
     return (int32_t)(wr_load_acquire(s->flag) - (uint32_t)goal) >= 0;
 }
 
@@ -72,42 +77,60 @@ void wr_exec_put_done(struct wr_op *op, weir_status status)
         wr_exec_break(x, status);
 }
 
+/* The completion of an operation of a lane that is about to be started; NULL when too many are running. */
+static struct exec_put *begin_put(struct wr_exec *x, uint32_t lane)
+{
+    struct exec_put *put = x->free_put;
+    if (!put)
+        return NULL;
+    x->free_put = put->next_free;
+    put->lane = lane;
+    x->lanes[lane].puts++;
+    x->puts_running++;
+    return put;
+}
+
+/* It was started, with this result; false when there is no room now. */
+static bool started(struct exec_put *put, struct exec_remote *signal, weir_status status)
+{
+    if (signal && (status == WEIR_OK || status == WEIR_IN_PROGRESS))
+        signal->sent++;
+    if (status == WEIR_IN_PROGRESS)
+        return true;
+    wr_exec_put_done(&put->op, status == WEIR_ERR_BUSY ? WEIR_OK : status);
+    return status != WEIR_ERR_BUSY;
+}
+
+/* Where the next signal is counted. */
+static inline uint32_t signal_slot(const struct exec_remote *signal)
+{
+    return signal->transport_slot + (uint32_t)(signal->sent % signal->width);
+}
+
 /* Both of these return false when there is no room now. */
 static bool run_put(struct wr_exec *x, uint32_t lane, const struct exec_step *s)
 {
     weir_error err;
     const struct exec_place *src = &x->places[s->place + 1];
-    struct exec_put *put = x->free_put;
+    struct exec_put *put = begin_put(x, lane);
     if (!put)
         return false;
     struct wr_transport *t = wr_engine_route(x->engine, s->world);
     struct wr_rkey *rkey = wr_mem_rkey(s->target, s->member, &err);
-    /* counters count signals in the order in which they were sent; where the network does not keep it, each put waits for the
-     * one before to be visible */
-    unsigned flags = t->caps.ordered ? 0 : WR_OP_FENCE;
     uint64_t bytes = s->len * (src->partial ? x->spec.partial_size : x->spec.elem_size);
     struct wr_region *region = NULL;
+    struct exec_remote *signal = s->flags & WR_STEP_SIGNALS ? s->signal : NULL;
     weir_status status = rkey ? WEIR_OK : err.status;
     if (!status)
         status = wr_exec_source_region(x, t, src, address(x, src), bytes, &region, &err);
-    x->free_put = put->next_free;
-    put->lane = lane;
-    x->lanes[lane].puts++;
-    x->puts_running++;
-    if (!status && s->flags & WR_STEP_SIGNALS)
-        status = t->ops->put_signal(t, s->world, address(x, src), region, bytes, rkey, s->offset, s->slot, flags,
-                                    &put->op, &err);
-    else if (!status)
+    if (!status && signal) {
+        bool fence = !t->caps.ordered && !(signal->sent % signal->width); /* see exec_impl.h */
+        status = t->ops->put_signal(t, s->world, address(x, src), region, bytes, rkey, s->offset, signal_slot(signal),
+                                    fence ? WR_OP_FENCE : 0, &put->op, &err);
+    } else if (!status) {
         status = t->ops->put(t, s->world, address(x, src), region, bytes, rkey, s->offset, 0, &put->op, &err);
-    if (status == WEIR_IN_PROGRESS)
-        return true;
-    x->lanes[lane].puts--;
-    x->puts_running--;
-    put->next_free = x->free_put;
-    x->free_put = put;
-    if (status && status != WEIR_ERR_BUSY)
-        wr_exec_break(x, status);
-    return status != WEIR_ERR_BUSY;
+    }
+    return started(put, signal, status);
 }
 
 static bool run_signal(struct wr_exec *x, uint32_t lane, const struct exec_step *s)
@@ -119,24 +142,13 @@ static bool run_signal(struct wr_exec *x, uint32_t lane, const struct exec_step 
             wr_shm_wake_rank(wr_engine_shm(x->engine), s->world);
         return true;
     }
-    struct exec_put *put = x->free_put;
+    struct exec_put *put = begin_put(x, lane);
     if (!put)
         return false;
     struct wr_transport *t = wr_engine_route(x->engine, s->world);
-    x->free_put = put->next_free;
-    put->lane = lane;
-    x->lanes[lane].puts++;
-    x->puts_running++;
-    weir_status status = t->ops->put_signal(t, s->world, NULL, NULL, 0, NULL, 0, s->slot, WR_OP_FENCE, &put->op, &err);
-    if (status == WEIR_IN_PROGRESS)
-        return true;
-    x->lanes[lane].puts--;
-    x->puts_running--;
-    put->next_free = x->free_put;
-    x->free_put = put;
-    if (status && status != WEIR_ERR_BUSY)
-        wr_exec_break(x, status);
-    return status != WEIR_ERR_BUSY;
+    weir_status status =
+        t->ops->put_signal(t, s->world, NULL, NULL, 0, NULL, 0, signal_slot(s->signal), WR_OP_FENCE, &put->op, &err);
+    return started(put, s->signal, status);
 }
 
 /* Runs a lane until it must wait; true when something moved. */

@@ -34,6 +34,15 @@ static bool is_here(const struct wr_exec *x, int peer)
     return node_of[peer] == node_of[x->params.comm->rank];
 }
 
+/* Slots of the transport that take turns in counting; none on the node. */
+static uint32_t width_of(const struct wr_exec *x, const struct exec_counter *counter)
+{
+    if (is_here(x, counter->peer))
+        return 0;
+    const struct wr_transport *t = wr_engine_route(x->engine, wr_comm_world_rank(x->params.comm, counter->peer));
+    return t->caps.ordered ? 1 : WR_MIN(WR_MAX(counter->most, 1U), (uint32_t)EXEC_WIDTH);
+}
+
 /* One counter for each (peer, slot) that the program waits for; those between nodes get slots of the transport. */
 static weir_status make_counters(struct wr_exec *x, weir_error *err)
 {
@@ -48,9 +57,12 @@ static weir_status make_counters(struct wr_exec *x, weir_error *err)
         if (!c) {
             c = &x->counters[x->ncounters++];
             *c = (struct exec_counter){.peer = s->peer, .slot = s->slot};
-            x->nsignals += !is_here(x, s->peer);
         }
         c->most = WR_MAX(c->most, s->value);
+    }
+    for (uint32_t i = 0; i < x->ncounters; i++) {
+        x->counters[i].width = width_of(x, &x->counters[i]);
+        x->nsignals += x->counters[i].width;
     }
     if (!x->nsignals)
         return WEIR_OK;
@@ -60,17 +72,21 @@ static weir_status make_counters(struct wr_exec *x, weir_error *err)
         return status;
     }
     uint32_t next = x->first_signal;
-    for (uint32_t i = 0; i < x->ncounters; i++)
-        if (!is_here(x, x->counters[i].peer))
-            x->counters[i].transport_slot = next++;
+    for (uint32_t i = 0; i < x->ncounters; i++) {
+        x->counters[i].transport_slot = next;
+        next += x->counters[i].width;
+    }
     return WEIR_OK;
 }
 
 /* ---- telling other nodes' ranks which of our slots to signal ---- */
 
 struct told {
-    uint32_t slot, transport_slot;
+    uint32_t slot;
+    uint32_t transport_slot : 24, width : 8;
 };
+
+_Static_assert(WR_SIGNAL_MAX <= 1 << 24 && EXEC_WIDTH < 1 << 8, "what is told fits");
 
 /* Whether the program has a step of this kind with a peer on another node. */
 static bool has_step(const struct wr_exec *x, int peer, bool waits)
@@ -84,12 +100,12 @@ static bool has_step(const struct wr_exec *x, int peer, bool waits)
     return false;
 }
 
-static weir_status find_remote(const struct wr_exec *x, int peer, uint32_t slot, uint32_t *transport_slot,
+static weir_status find_remote(const struct wr_exec *x, int peer, uint32_t slot, struct exec_remote **remote,
                                weir_error *err)
 {
     for (uint32_t i = 0; i < x->nremote; i++)
         if (x->remote[i].peer == peer && x->remote[i].slot == slot) {
-            *transport_slot = x->remote[i].transport_slot;
+            *remote = &x->remote[i];
             return WEIR_OK;
         }
     return wr_error_set(err, WEIR_ERR_INTERNAL, "report this with the output of weir-plan --verify",
@@ -185,11 +201,11 @@ static weir_status resolve_step(struct wr_exec *x, uint32_t index, const struct 
     case WR_STEP_PUT:
         out->remote = true;
         aim(x, s, out);
-        return s->flags & WR_STEP_SIGNALS ? find_remote(x, s->peer, s->slot, &out->slot, err) : WEIR_OK;
+        return s->flags & WR_STEP_SIGNALS ? find_remote(x, s->peer, s->slot, &out->signal, err) : WEIR_OK;
     case WR_STEP_SIGNAL:
         out->remote = !is_here(x, s->peer);
         if (out->remote)
-            return find_remote(x, s->peer, s->slot, &out->slot, err);
+            return find_remote(x, s->peer, s->slot, &out->signal, err);
         out->flag = flag_of(x, s->peer, me, s->slot);
         out->sent = &x->sent[(uint32_t)x->spec.topo->local_rank[s->peer] * x->slots + s->slot];
         return WEIR_OK;
@@ -347,7 +363,7 @@ static weir_status tell(struct wr_exec_making *m, int peer, weir_error *err)
     uint32_t n = 0;
     for (uint32_t i = 0; i < x->ncounters && n < WR_ARRAY_SIZE(m->list); i++)
         if (x->counters[i].peer == peer)
-            m->list[n++] = (struct told){x->counters[i].slot, x->counters[i].transport_slot};
+            m->list[n++] = (struct told){x->counters[i].slot, x->counters[i].transport_slot, x->counters[i].width};
     m->cancel = wr_p2p_cancel_send;
     return wr_p2p_send(comm->p2p, &comm->group, WR_P2P_PLANS, m->list, n * sizeof m->list[0], peer, 0, &m->message, err);
 }
@@ -365,7 +381,8 @@ static void keep_heard(struct wr_exec_making *m)
 {
     struct wr_exec *x = m->x;
     for (uint32_t i = 0; i < m->heard.bytes / sizeof m->list[0]; i++)
-        x->remote[x->nremote++] = (struct exec_remote){m->peer, m->list[i].slot, m->list[i].transport_slot};
+        x->remote[x->nremote++] =
+            (struct exec_remote){m->peer, m->list[i].slot, m->list[i].transport_slot, m->list[i].width, 0};
 }
 
 /* The other ranks learn of it in the next agreement. */

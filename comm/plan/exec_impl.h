@@ -24,7 +24,8 @@ struct exec_step {
     bool remote;                  /* SIGNAL, WAIT: the peer is on another node */
     uint32_t *flag;               /* SIGNAL, WAIT on the node: where the counter is */
     uint32_t *sent;               /* SIGNAL on the node: how many were sent */
-    uint32_t slot;                /* remote: of the transport */
+    uint32_t slot;                /* WAIT, remote: of the transport */
+    struct exec_remote *signal;   /* PUT and SIGNAL, remote: where the peer counts it */
     uint64_t divide_by;           /* COPY, REDUCE: of what is stored, 1 for none */
     struct weir_mem *target;      /* PUT: whose part at `member`, its rank there, is put to, `offset` bytes behind its beginning */
     int member;
@@ -33,13 +34,35 @@ struct exec_step {
     uint32_t value;
 };
 
+/*
+ * Signals between nodes. A program counts those of a (peer, slot) in the order in which they are sent. Where the network keeps
+ * that order one slot of the transport counts them. Elsewhere `width` slots take turns: number n goes to slot n % width, and
+ * numbers 0, width, 2 * width ... wait for all puts before them (a fence). So the data of a signal is there when a later one
+ * in its slot is, the first n have come when each slot has its share of them, and `width` puts are on their way at a time.
+ */
+enum { EXEC_WIDTH = 16 }; /* at most; programs that send fewer need no more slots than that */
+
+/* Signals that slot number `i` of `width` has when the first `n` have come. */
+static inline uint64_t exec_share(uint64_t n, uint32_t width, uint32_t i)
+{
+    return (n + width - 1 - i) / width;
+}
+
+/* Where a peer of another node counts the signals of this rank for one slot of the program. */
+struct exec_remote {
+    int peer;
+    uint32_t slot;
+    uint32_t transport_slot, width; /* the first of `width` of them */
+    uint64_t sent;
+};
+
 /* What has been waited for from one (peer, slot) in all executions before. */
 struct exec_counter {
     int peer;
     uint32_t slot, most; /* largest value that this program waits for */
     uint64_t base;
     uint32_t *flag;          /* on the node */
-    uint32_t transport_slot; /* between nodes */
+    uint32_t transport_slot, width; /* between nodes: the first of `width` of them */
 };
 
 struct exec_lane {
@@ -70,10 +93,7 @@ struct wr_exec {
     struct exec_counter *counters;
     uint32_t ncounters, found; /* found: the one that was asked for last */
     uint32_t *sent; /* by node rank and slot: signals sent on the node */
-    struct exec_remote {
-        int peer;
-        uint32_t slot, transport_slot;
-    } * remote; /* what other nodes' ranks told: their transport's slot for (this rank, slot) */
+    struct exec_remote *remote; /* what other nodes' ranks told */
     uint32_t nremote;
     uint64_t *out_at; /* by rank: where OUT begins in out_mem, with spec.out_remote */
     uint32_t first_signal, nsignals; /* of the engine's, for counters between nodes */
