@@ -35,7 +35,8 @@ enum wr_am_id {
     WR_AM_AGREE,   /* comm/coll: which call a rank is in */
     WR_AM_OVERDUE, /* comm/coll: asks, and tells, what a rank has called last */
     WR_AM_LOST,    /* comm/engine: a rank is lost */
-    WR_AM_SHRINK   /* comm: who is left */
+    WR_AM_SHRINK,  /* comm: who is left */
+    WR_AM_PIECE    /* comm/p2p: a piece of a message that comes in pieces */
 };
 
 enum { WR_ENGINE_TRANSPORTS = 3 }; /* self, shm, and one for the network */

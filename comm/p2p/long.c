@@ -46,7 +46,7 @@ void wr_p2p_send_clean(struct wr_p2p *p2p, struct p2p_send *send)
 
 void wr_p2p_send_end(struct wr_p2p *p2p, struct p2p_send *send, weir_status status)
 {
-    if (!send->put_started)
+    if (!send->in_flight)
         wr_p2p_send_clean(p2p, send);
     if (send->id)
         wr_p2p_id_free(&p2p->send_ids, send->id);
@@ -56,15 +56,21 @@ void wr_p2p_send_end(struct wr_p2p *p2p, struct p2p_send *send, weir_status stat
     wr_request_complete(&send->request, status);
 }
 
-void wr_p2p_put_done(struct wr_op *op, weir_status status)
+void wr_p2p_op_done(struct wr_op *op, weir_status status)
 {
     struct p2p_send *send = WR_CONTAINER_OF(op, struct p2p_send, op);
     struct wr_p2p *p2p = send->p2p;
-    send->put_started = false;
+    send->in_flight--;
     if (send->state == SEND_DONE) { /* the peer was lost meanwhile, and the request has ended */
+        if (send->in_flight)
+            return;
         wr_p2p_send_clean(p2p, send);
         if (send->released)
             wr_pool_put(&p2p->sends, send);
+        return;
+    }
+    if (send->way == P2P_IN_PIECES) {
+        wr_p2p_piece_done(send, status);
         return;
     }
     send->result = status;
@@ -76,14 +82,14 @@ void wr_p2p_put_done(struct wr_op *op, weir_status status)
 static bool advance_put(struct p2p_send *send, struct wr_transport *t)
 {
     weir_error err;
-    if (send->put_started)
+    if (send->in_flight)
         return true;
-    send->put_started = true; /* wr_p2p_put_done() may come before put() returns */
+    send->in_flight = 1; /* wr_p2p_op_done() may come before put() returns */
     weir_status status = t->ops->put(t, send->request.peer, send->buffer, send->region, send->wanted, send->rkey,
                                      send->offset, 0, &send->op, &err);
     if (status == WEIR_IN_PROGRESS)
         return true;
-    send->put_started = false;
+    send->in_flight = 0;
     if (status == WEIR_ERR_BUSY)
         return false;
     send->result = status;
@@ -135,6 +141,7 @@ bool wr_p2p_send_advance(struct wr_p2p *p2p, struct p2p_send *send)
     case SEND_FINISH:
         return advance_finish(send, t);
     case SEND_QUEUED: /* in the peer's queue: wr_p2p_progress() sends it in order */
+    case SEND_PIECES: /* likewise, or all have been handed over */
     case SEND_READY:  /* waits for the receiver */
     case SEND_DONE:
         break;
@@ -197,6 +204,7 @@ void wr_p2p_recv_end(struct wr_p2p *p2p, struct p2p_recv *recv, weir_status stat
         wr_p2p_id_free(&p2p->recv_ids, recv->id);
     recv->id = 0;
     recv->clear_pending = false;
+    recv->is_arriving = false;
     wr_list_remove(&recv->link);
     if (!status && recv->bytes > recv->room)
         status = WEIR_ERR_TRUNCATED;

@@ -58,11 +58,15 @@ struct p2p_kept *wr_p2p_match_kept(struct wr_p2p *p2p, const struct p2p_recv *re
                 best = kept;
         }
     }
-    if (best) {
-        wr_list_remove(&best->link);
-        p2p->kept_bytes -= sizeof *best + (best->is_ready ? 0 : best->bytes);
-    }
+    if (best)
+        wr_p2p_kept_take(p2p, best);
     return best;
+}
+
+void wr_p2p_kept_take(struct wr_p2p *p2p, struct p2p_kept *kept)
+{
+    wr_list_remove(&kept->link);
+    p2p->kept_bytes -= sizeof *kept + (kept->is_ready ? 0 : kept->bytes);
 }
 
 static struct p2p_kept *kept_new(struct wr_p2p *p2p, uint64_t bytes)
@@ -84,22 +88,23 @@ void wr_p2p_kept_free(struct wr_p2p *p2p, struct p2p_kept *kept)
         free(kept);
 }
 
-bool wr_p2p_keep(struct wr_p2p *p2p, int source, const struct p2p_envelope *envelope, bool is_ready, uint64_t bytes,
-                 uint64_t sender_id, const void *data)
+struct p2p_kept *wr_p2p_keep(struct wr_p2p *p2p, int source, const struct p2p_envelope *envelope, bool is_ready, uint64_t bytes,
+                             uint64_t sender_id, const void *data)
 {
     uint64_t room = is_ready ? 0 : bytes;
     struct p2p_kept *kept = kept_new(p2p, room);
     if (!kept)
-        return false;
+        return NULL;
     kept->envelope = *envelope;
     kept->source = source;
     kept->is_ready = is_ready;
+    kept->is_arriving = false;
     kept->bytes = bytes;
     kept->sender_id = sender_id;
     kept->arrival = p2p->next_arrival++;
-    if (room)
+    if (room && data)
         memcpy(kept->data, data, room);
     wr_list_push_back(&p2p->kept[p2p_bin(source)], &kept->link);
     p2p->kept_bytes += sizeof *kept + room;
-    return true;
+    return kept;
 }

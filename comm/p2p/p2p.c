@@ -147,11 +147,11 @@ static uint64_t whole_limit(const struct wr_p2p *p2p, const struct wr_transport 
     return WR_MIN(t->caps.max_am - sizeof(struct p2p_envelope), p2p->credit / 4);
 }
 
-/* Sends a whole message or an announcement; WEIR_ERR_BUSY when there is no credit or no room. */
+/* Sends a whole message or, with an id, an announcement; WEIR_ERR_BUSY when there is no credit or no room. */
 static weir_status send_first(struct wr_p2p *p2p, struct p2p_peer *peer, struct wr_transport *t, const struct p2p_envelope *envelope,
                               const void *buffer, uint64_t bytes, uint64_t id, weir_error *err)
 {
-    bool whole = bytes <= whole_limit(p2p, t);
+    bool whole = !id;
     uint64_t cost = p2p_cost(whole ? bytes : 0);
     weir_status status;
     if (peer->sent - peer->credited + cost > p2p->credit)
@@ -170,7 +170,7 @@ static weir_status send_first(struct wr_p2p *p2p, struct p2p_peer *peer, struct 
 static void release_send(struct weir_request *request)
 {
     struct p2p_send *send = WR_CONTAINER_OF(request, struct p2p_send, request);
-    if (send->put_started)
+    if (send->in_flight)
         send->released = true;
     else
         wr_pool_put(&send->p2p->sends, send);
@@ -186,8 +186,11 @@ weir_status wr_p2p_send(struct wr_p2p *p2p, const struct wr_group *group, enum w
     struct p2p_peer *peer = wr_p2p_peer(p2p, wr_group_world(group, dest));
     if (!peer)
         return wr_error_memory(err, sizeof *peer, "a peer");
-    bool whole = bytes <= whole_limit(p2p, t);
-    if (whole && wr_list_empty(&peer->queue)) {
+    struct wr_region *region = NULL;
+    enum p2p_way way = bytes <= whole_limit(p2p, t)                                       ? P2P_WHOLE
+                       : wr_p2p_in_pieces(p2p, t, peer->rank, buffer, bytes, &region) ? P2P_IN_PIECES
+                                                                                          : P2P_ANNOUNCED;
+    if (way == P2P_WHOLE && wr_list_empty(&peer->queue)) {
         weir_status status = send_first(p2p, peer, t, &envelope, buffer, bytes, 0, err);
         if (status != WEIR_ERR_BUSY) {
             *request = NULL;
@@ -198,22 +201,45 @@ weir_status wr_p2p_send(struct wr_p2p *p2p, const struct wr_group *group, enum w
     if (!send)
         return wr_error_memory(err, sizeof *send, "a send");
     memset(send, 0, sizeof *send);
-    if (!whole && !wr_p2p_id_new(&p2p->send_ids, send, &send->id)) {
+    if (way == P2P_ANNOUNCED && !wr_p2p_id_new(&p2p->send_ids, send, &send->id)) {
         wr_pool_put(&p2p->sends, send);
         return wr_error_memory(err, sizeof *send, "the number of a send");
     }
     wr_request_init(&send->request, p2p->ctx, p2p->engine, group, peer->rank, "weir_isend", release_send);
     send->p2p = p2p;
-    send->op.done = wr_p2p_put_done;
+    send->op.done = wr_p2p_op_done;
+    send->way = way;
+    send->region = region;
     send->envelope = envelope;
     send->buffer = buffer;
     send->bytes = bytes;
     wr_list_push_back(&peer->queue, &send->link);
     wr_p2p_need_work(p2p, peer);
-    if (!whole)
+    if (way != P2P_WHOLE)
         wr_p2p_progress(p2p);
     *request = &send->request;
     return WEIR_OK;
+}
+
+/* Sends the first of a peer's queue, or what of it can be sent now. */
+static weir_status advance_first(struct wr_p2p *p2p, struct p2p_peer *peer, struct p2p_send *send)
+{
+    weir_error err;
+    if (send->way == P2P_IN_PIECES && (send->moved || wr_p2p_may_send_pieces(p2p, peer, send)))
+        return wr_p2p_send_pieces(p2p, peer, send);
+    if (send->way == P2P_IN_PIECES) { /* announced, it needs no room at the receiver, and those behind it need not wait */
+        if (!wr_p2p_id_new(&p2p->send_ids, send, &send->id))
+            return WEIR_ERR_NO_MEMORY;
+        send->way = P2P_ANNOUNCED;
+        send->region = NULL;
+    }
+    return send_first(p2p, peer, wr_engine_route(p2p->engine, peer->rank), &send->envelope, send->buffer, send->bytes, send->id,
+                      &err);
+}
+
+static bool waits_for_credit(const struct wr_p2p *p2p, const struct p2p_peer *peer, const struct p2p_send *send)
+{
+    return send->way != P2P_IN_PIECES && peer->sent - peer->credited + p2p_cost(send->id ? 0 : send->bytes) > p2p->credit;
 }
 
 /* Sends what waits in a peer's queue, in order; false when something must wait for room (not: for credit). */
@@ -221,16 +247,15 @@ static bool advance_queue(struct wr_p2p *p2p, struct p2p_peer *peer)
 {
     while (!wr_list_empty(&peer->queue)) {
         struct p2p_send *send = wr_list_first(&peer->queue, struct p2p_send, link);
-        weir_error err;
-        struct wr_transport *t = wr_engine_route(p2p->engine, peer->rank);
-        weir_status status = send_first(p2p, peer, t, &send->envelope, send->buffer, send->bytes, send->id, &err);
+        weir_status status = advance_first(p2p, peer, send);
         if (status == WEIR_ERR_BUSY)
-            return peer->sent - peer->credited + p2p_cost(send->id ? 0 : send->bytes) > p2p->credit;
-        if (status || !send->id) {
-            wr_p2p_send_end(p2p, send, status);
+            return waits_for_credit(p2p, peer, send);
+        if (status || send->way == P2P_WHOLE || (send->way == P2P_IN_PIECES && !send->in_flight)) {
+            wr_p2p_send_end(p2p, send, status ? status : send->result);
             continue;
         }
-        send->state = SEND_READY;
+        if (send->way == P2P_ANNOUNCED)
+            send->state = SEND_READY;
         wr_list_remove(&send->link);
         wr_list_push_back(&peer->sends, &send->link);
     }
@@ -315,6 +340,8 @@ weir_status wr_p2p_recv(struct wr_p2p *p2p, const struct wr_group *group, enum w
         recv->envelope.tag = kept->envelope.tag;
         wr_p2p_consumed(p2p, kept->source, p2p_cost(0));
         wr_p2p_recv_long(p2p, recv, kept->source, kept->bytes, kept->sender_id);
+    } else if (kept->is_arriving) {
+        wr_p2p_recv_rest(p2p, recv, kept);
     } else {
         deliver_whole(p2p, recv, kept->source, kept->envelope.tag, kept->data, kept->bytes);
     }
@@ -325,7 +352,7 @@ weir_status wr_p2p_recv(struct wr_p2p *p2p, const struct wr_group *group, enum w
 bool wr_p2p_cancel_recv(struct weir_request *request)
 {
     struct p2p_recv *recv = WR_CONTAINER_OF(request, struct p2p_recv, request);
-    if (request->complete || recv->id)
+    if (request->complete || recv->id || recv->is_arriving)
         return false;
     wr_list_remove(&recv->link);
     release_recv(request);
@@ -403,6 +430,7 @@ void wr_p2p_peer_lost(struct wr_p2p *p2p, int rank)
     lose_posted(p2p, &p2p->posted[WR_P2P_BINS], rank);
     if (!peer)
         return;
+    wr_p2p_drop_arriving(p2p, peer);
     while (!wr_list_empty(&peer->recvs))
         wr_p2p_recv_end(p2p, wr_list_first(&peer->recvs, struct p2p_recv, link), WEIR_ERR_PEER_LOST);
     while (!wr_list_empty(&peer->sends))

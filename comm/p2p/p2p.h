@@ -2,9 +2,9 @@
 /*
  * Messages with tags.
  *
- * Short ones (up to the transport's message size) are sent whole. Their bytes are counted against a credit that each receiver
- * gives each sender, so that what is kept for later receives is bounded; without credit the send waits in the sender's queue,
- * in order. Long ones are announced (READY), the receiver answers with where to put them (CLEAR), the sender puts them into the
+ * Short ones (up to the transport's message size) are sent whole, those of middle length in pieces, many at a time, where the
+ * transport has long messages. Their bytes are counted against a credit that each receiver gives each sender, so that what is
+ * kept for later receives is bounded; without credit the send waits in the sender's queue, in order. Long ones are announced (READY), the receiver answers with where to put them (CLEAR), the sender puts them into the
  * receiver's memory and says so (FINISH). Where memory cannot be registered, the pieces travel as messages (DATA).
  *
  * Everything here runs with the engine's lock held.
@@ -22,7 +22,12 @@
 enum {
     WR_P2P_BINS = 64,               /* queues of waiting receives and kept messages, by source */
     WR_P2P_CREDIT_MIN = 16384,      /* bytes: what one receiver keeps for one sender, between these two, */
-    WR_P2P_CREDIT_MAX = 1 << 20     /* so that all senders together stay below WEIR_UNEXPECTED_LIMIT */
+    WR_P2P_CREDIT_MAX = 1 << 20,    /* so that all senders together stay below WEIR_UNEXPECTED_LIMIT */
+    /* bytes: longer messages are announced, which takes more time but copies nothing. Where a transport's pieces are short the
+     * copying wins the less, the more there are: MOST of them, but for SHORT messages. */
+    WR_P2P_IN_PIECES = 256 << 10,
+    WR_P2P_PIECES_MOST = 2,
+    WR_P2P_PIECES_SHORT = 32 << 10
 };
 
 struct wr_p2p;
@@ -71,12 +76,13 @@ void wr_p2p_peer_lost(struct wr_p2p *p2p, int peer);
 /* Bytes of messages that are kept until they are received. */
 uint64_t wr_p2p_kept_bytes(const struct wr_p2p *p2p);
 
-/* The handlers for WR_AM_EAGER .. WR_AM_CREDIT; arg is the wr_p2p. */
+/* The handlers for WR_AM_EAGER .. WR_AM_CREDIT and WR_AM_PIECE; arg is the wr_p2p. */
 void wr_p2p_on_eager(void *arg, int source, const void *data, size_t len);
 void wr_p2p_on_ready(void *arg, int source, const void *data, size_t len);
 void wr_p2p_on_clear(void *arg, int source, const void *data, size_t len);
 void wr_p2p_on_data(void *arg, int source, const void *data, size_t len);
 void wr_p2p_on_finish(void *arg, int source, const void *data, size_t len);
 void wr_p2p_on_credit(void *arg, int source, const void *data, size_t len);
+void wr_p2p_on_piece(void *arg, int source, const void *data, size_t len);
 
 #endif

@@ -34,6 +34,11 @@ struct p2p_finish {
     int64_t status; /* a weir_status: how it ended at the sender */
 };
 
+struct p2p_piece {
+    struct p2p_envelope envelope;
+    uint64_t bytes, offset; /* of the whole message, and where the piece that follows belongs in it */
+};
+
 struct p2p_credit {
     uint64_t consumed; /* bytes of this pair's messages that were consumed since the beginning */
 };
@@ -59,6 +64,11 @@ struct p2p_peer {
     struct wr_list recvs;        /* p2p_recv in a long transfer from this peer */
     int rank;
     struct wr_list work_link; /* in wr_p2p.work */
+    struct p2p_arriving {
+        struct p2p_recv *recv; /* for whom the message that comes in pieces is, in `recvs`, or */
+        struct p2p_kept *kept; /* where it is kept until a receive asks for it */
+        uint64_t bytes, got;   /* of the message; bytes 0: none is coming */
+    } arriving;
 };
 
 /* A message that came before its receive. */
@@ -67,6 +77,7 @@ struct p2p_kept {
     struct p2p_envelope envelope;
     int source;
     bool is_ready; /* announced, not whole */
+    bool is_arriving; /* pieces are still to come */
     uint64_t bytes;
     uint64_t sender_id;
     uint64_t arrival; /* number of arrival, for receives from any source */
@@ -76,6 +87,7 @@ struct p2p_kept {
 
 enum p2p_send_state {
     SEND_QUEUED,  /* waits for credit */
+    SEND_PIECES,  /* the first piece has been sent */
     SEND_READY,   /* announced */
     SEND_PUT,     /* the put is running, or waits for room */
     SEND_DATA,    /* pieces are being sent */
@@ -83,14 +95,18 @@ enum p2p_send_state {
     SEND_DONE
 };
 
+/* How a message travels. */
+enum p2p_way { P2P_WHOLE, P2P_IN_PIECES, P2P_ANNOUNCED };
+
 struct p2p_send {
     struct weir_request request;
-    struct wr_op op;
+    struct wr_op op; /* of the put, or of all pieces */
     struct wr_p2p *p2p;
     struct wr_list link; /* in the peer's queue, then in its sends */
+    enum p2p_way way;
     enum p2p_send_state state;
-    bool put_started; /* and not done: region and key are in use below */
-    bool released;    /* by the user, while the put was running */
+    unsigned in_flight; /* operations with `op`: buffer, region and key are in use below */
+    bool released;      /* by the user, while there were some */
     struct p2p_envelope envelope;
     const unsigned char *buffer;
     uint64_t bytes;
@@ -116,6 +132,7 @@ struct p2p_recv {
     uint64_t region_offset;
     bool region_tried, own_region;
     bool clear_pending; /* CLEAR waits for room */
+    bool is_arriving;   /* in pieces */
     weir_message *message;
 };
 
@@ -132,8 +149,8 @@ bool wr_p2p_id_new(struct p2p_ids *ids, void *object, uint64_t *id);
 void *wr_p2p_id_find(const struct p2p_ids *ids, uint64_t id);
 void wr_p2p_id_free(struct p2p_ids *ids, uint64_t id);
 
-/* Kept messages lie in pools of objects with room for 128 bytes, 256 ... 16 KiB; longer ones are allocated. */
-enum { WR_P2P_ROOMS = 8, WR_P2P_ROOM_MIN = 128 };
+/* Kept messages lie in pools of objects with room for 128 bytes, 256 ... 256 KiB; longer ones are allocated. */
+enum { WR_P2P_ROOMS = 12, WR_P2P_ROOM_MIN = 128 };
 
 struct wr_p2p {
     struct weir_ctx *ctx;
@@ -171,16 +188,34 @@ struct p2p_recv *wr_p2p_match_posted(struct wr_p2p *p2p, int source, const struc
 /* The first kept message that a receive matches, taken out, or NULL. */
 struct p2p_kept *wr_p2p_match_kept(struct wr_p2p *p2p, const struct p2p_recv *recv);
 void wr_p2p_post(struct wr_p2p *p2p, struct p2p_recv *recv);
-/* Keeps a message; false when memory is exhausted. */
-bool wr_p2p_keep(struct wr_p2p *p2p, int source, const struct p2p_envelope *envelope, bool is_ready, uint64_t bytes,
-                 uint64_t sender_id, const void *data);
-/* Gives a message back that wr_p2p_match_kept() took out. */
+/* Keeps a message; NULL when memory is exhausted. `data` NULL: the caller fills it in. */
+struct p2p_kept *wr_p2p_keep(struct wr_p2p *p2p, int source, const struct p2p_envelope *envelope, bool is_ready, uint64_t bytes,
+                             uint64_t sender_id, const void *data);
+/* Takes a message out, and gives one back that was taken out. */
+void wr_p2p_kept_take(struct wr_p2p *p2p, struct p2p_kept *kept);
 void wr_p2p_kept_free(struct wr_p2p *p2p, struct p2p_kept *kept);
+
+/* ---- pieces.c ---- */
+
+/* Whether a message is to go in pieces; *region is then what covers the buffer, where the transport insists on it. */
+bool wr_p2p_in_pieces(struct wr_p2p *p2p, struct wr_transport *t, int rank, const void *buffer, uint64_t bytes,
+                      struct wr_region **region);
+/* Whether there is credit for all of them. */
+bool wr_p2p_may_send_pieces(const struct wr_p2p *p2p, const struct p2p_peer *peer, const struct p2p_send *send);
+/* Sends pieces of the first send of a peer's queue: WEIR_OK when all have been handed over, BUSY when there is no room, or an
+ * error. */
+weir_status wr_p2p_send_pieces(struct wr_p2p *p2p, struct p2p_peer *peer, struct p2p_send *send);
+/* A piece has left. */
+void wr_p2p_piece_done(struct p2p_send *send, weir_status status);
+/* A receive has met a message of which pieces are still to come. */
+void wr_p2p_recv_rest(struct wr_p2p *p2p, struct p2p_recv *recv, struct p2p_kept *kept);
+/* The peer is lost: no more will come. Receives are ended elsewhere. */
+void wr_p2p_drop_arriving(struct wr_p2p *p2p, struct p2p_peer *peer);
 
 /* ---- long.c: transfers that are announced ---- */
 
-/* The completion of a send's put. */
-void wr_p2p_put_done(struct wr_op *op, weir_status status);
+/* The completion of a send's put, or of one of its pieces. */
+void wr_p2p_op_done(struct wr_op *op, weir_status status);
 /* Takes a send that was announced further; called again after progress while it returns false (no room). */
 bool wr_p2p_send_advance(struct wr_p2p *p2p, struct p2p_send *send);
 /* A receive has met an announced message: answers with CLEAR. */

@@ -62,6 +62,11 @@ void wr_layer_key_close(struct wr_transport *t, struct wr_rkey *rkey)
     t->lower->ops->key_close(t->lower, rkey);
 }
 
+size_t wr_layer_am_long_max(const struct wr_transport *t, int peer)
+{
+    return t->lower->ops->am_long_max ? t->lower->ops->am_long_max(t->lower, peer) : 0;
+}
+
 int wr_layer_progress(struct wr_transport *t)
 {
     return t->lower->ops->progress(t->lower);

@@ -51,6 +51,8 @@ weir_status wr_layer_key_export(struct wr_transport *t, struct wr_region *region
 weir_status wr_layer_key_import(struct wr_transport *t, int peer, const void *key, size_t len, struct wr_rkey **rkey,
                                 weir_error *err);
 void wr_layer_key_close(struct wr_transport *t, struct wr_rkey *rkey);
+/* 0 where the transport below has no long messages. */
+size_t wr_layer_am_long_max(const struct wr_transport *t, int peer);
 int wr_layer_progress(struct wr_transport *t);
 int wr_layer_wait_fd(struct wr_transport *t);
 bool wr_layer_arm(struct wr_transport *t);

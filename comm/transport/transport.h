@@ -36,6 +36,7 @@
 
 enum {
     WR_AM_HANDLERS = 16,    /* message handlers: ids 0..15 */
+    WR_AM_LONG_HEADER = 64, /* most bytes of the header of am_long() */
     WR_ADDRESS_MAX = 4096,  /* most bytes of a transport's address */
     WR_KEY_MAX = 1024,      /* most bytes of an exported key */
     WR_SIGNAL_MAX = 1 << 20 /* slots fit the smallest immediate (4 bytes) with room for a kind */
@@ -149,6 +150,14 @@ struct wr_transport_ops {
      * WR_OP_FENCE: handled after all earlier puts to that peer are visible there. */
     weir_status (*am)(struct wr_transport *t, int peer, unsigned id, const void *header, size_t header_len,
                       const void *payload, size_t len, unsigned flags, weir_error *err);
+    /* The same for messages of up to am_long_max() bytes, header included, whose payload is read from the caller's memory
+     * until the operation is complete (WEIR_OK, IN_PROGRESS, BUSY or an error). `region` covers `src`, or is NULL where local
+     * memory need not be registered. The header has at most WR_AM_LONG_HEADER bytes and is copied. In order with am(). */
+    weir_status (*am_long)(struct wr_transport *t, int peer, unsigned id, const void *header, size_t header_len,
+                           const void *src, struct wr_region *region, size_t len, struct wr_op *op, weir_error *err);
+    /* The most bytes that such a message may have to a peer that is connected; 0 where am_long() gains nothing or where it is
+     * not there: both are NULL then. */
+    size_t (*am_long_max)(const struct wr_transport *t, int peer);
     /* Completes when all earlier puts of this rank to `peer` (-1: to all peers) are visible there. */
     weir_status (*flush)(struct wr_transport *t, int peer, struct wr_op *op, weir_error *err);
 

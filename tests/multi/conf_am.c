@@ -115,6 +115,92 @@ void conf_am_order(struct conf_rank *r)
     free(scratch);
 }
 
+enum { LONG_SLOTS = 8 };
+
+/* One long message: its bytes are the transport's until it has ended. */
+struct long_message {
+    struct wr_op op;
+    bool running;
+    unsigned char *bytes;
+    uint64_t len, seed;
+};
+
+static void long_done(struct wr_op *op, weir_status status)
+{
+    struct long_message *m = WR_CONTAINER_OF(op, struct long_message, op);
+    m->running = status != WEIR_OK; /* a failure is a wait that does not end */
+}
+
+static void await_long(struct conf_rank *r, const struct long_message *m)
+{
+    int64_t deadline = wr_deadline(60 * INT64_C(1000000000));
+    while (m->running) {
+        conf_progress(r);
+        CONF_ASSERT(r, !wr_deadline_passed(deadline), "a long message of %llu bytes has not left in 60 s",
+                    (unsigned long long)m->len);
+    }
+    CONF_ASSERT(r, conf_check(m->bytes, m->len, m->seed) < 0, "the bytes of a long message were changed");
+}
+
+static void send_long(struct conf_rank *r, struct am_state *s, int peer, struct long_message *m, struct wr_region *region,
+                      uint64_t len)
+{
+    weir_error err;
+    struct header h = {s->sent[peer], len, (uint64_t)r->rank << 40 | s->sent[peer] << 16};
+    await_long(r, m);
+    m->len = len;
+    m->seed = h.seed;
+    m->op.done = long_done;
+    conf_fill(m->bytes, len, h.seed);
+    m->running = true;
+    m->running = CONF_START(r, &err, r->t->ops->am_long(r->t, peer, 0, &h, sizeof h, m->bytes, region, len, &m->op, &err)) ==
+                 WEIR_IN_PROGRESS;
+    memset(&h, 0xdd, sizeof h); /* copied: ours again */
+    s->sent[peer]++;
+}
+
+/* Long messages and others, of all to all, in turns: content and order of each pair. */
+void conf_am_long(struct conf_rank *r)
+{
+    struct am_state s;
+    struct long_message slot[LONG_SLOTS] = {0};
+    size_t most = 0, room = 0;
+    uint64_t each = (uint64_t)r->options->rounds * 4;
+    weir_error err;
+    for (int peer = 0; peer < r->size && r->t->ops->am_long_max; peer++)
+        if (r->t->ops->reaches(r->t, peer))
+            room = WR_MAX(room, r->t->ops->am_long_max(r->t, peer));
+    am_open(r, &s, check_message);
+    s.copy = room ? realloc(s.copy, WR_MAX(room, r->t->caps.max_am)) : s.copy;
+    unsigned char *memory = calloc(LONG_SLOTS, room + 1), *scratch = malloc(r->t->caps.max_am);
+    struct wr_region *region = NULL;
+    CONF_ASSERT(r, s.copy && memory && scratch, "no memory");
+    CONF_OK(r, r->t->ops->reg(r->t, memory, LONG_SLOTS * (room + 1), 0, &region, &err), &err);
+    for (int i = 0; i < LONG_SLOTS; i++)
+        slot[i].bytes = memory + (size_t)i * (room + 1); /* at odd addresses, too */
+    for (uint64_t i = 0; i < each; i++)
+        for (int k = 0; k < r->size; k++) {
+            int peer = (r->rank + k) % r->size;
+            if (!r->t->ops->reaches(r->t, peer))
+                continue;
+            most = room ? r->t->ops->am_long_max(r->t, peer) : 0;
+            if (most > sizeof(struct header) && conf_random(r, 3)) {
+                most -= sizeof(struct header);
+                send_long(r, &s, peer, &slot[conf_random(r, LONG_SLOTS)], region,
+                          i % 4 ? conf_random(r, most + 1) : i % 8 ? 0 : most);
+            } else {
+                send_message(r, &s, peer, 15, conf_random(r, 90), scratch);
+            }
+        }
+    conf_wait(r, &s.total, expected_from_all(r, each), "long messages");
+    for (int i = 0; i < LONG_SLOTS; i++)
+        await_long(r, &slot[i]);
+    am_close(r, &s);
+    r->t->ops->dereg(r->t, region);
+    free(memory);
+    free(scratch);
+}
+
 static void reply_message(struct conf_rank *r, int source, const void *data, size_t len)
 {
     struct am_state *s = r->case_state;

@@ -22,6 +22,7 @@ void conf_regions(struct conf_rank *r);
 /* Messages and waiting: conf_am.c. */
 void conf_am_sizes(struct conf_rank *r);
 void conf_am_order(struct conf_rank *r);
+void conf_am_long(struct conf_rank *r);
 void conf_am_reply(struct conf_rank *r);
 void conf_blocking(struct conf_rank *r);
 

@@ -41,6 +41,13 @@ static inline weir_status nofence_am(struct wr_transport *t, int peer, unsigned 
     return t->lower->ops->am(t->lower, peer, id, header, header_len, payload, len, flags, err);
 }
 
+static inline weir_status nofence_am_long(struct wr_transport *t, int peer, unsigned id, const void *header,
+                                          size_t header_len, const void *src, struct wr_region *region, size_t len,
+                                          struct wr_op *op, weir_error *err)
+{
+    return t->lower->ops->am_long(t->lower, peer, id, header, header_len, src, region, len, op, err);
+}
+
 static inline weir_status nofence_flush(struct wr_transport *t, int peer, struct wr_op *op, weir_error *err)
 {
     return t->lower->ops->flush(t->lower, peer, op, err);
@@ -69,6 +76,8 @@ static inline weir_status nofence_wrap(struct wr_transport **t)
                                                 .put_signal = nofence_put_signal,
                                                 .get = nofence_get,
                                                 .am = nofence_am,
+                                                .am_long = nofence_am_long,
+                                                .am_long_max = wr_layer_am_long_max,
                                                 .flush = nofence_flush,
                                                 .progress = wr_layer_progress,
                                                 .wait_fd = wr_layer_wait_fd,

@@ -13,6 +13,10 @@ for net in $(networks); do
     run "$net between nodes" env WEIR_NETWORK=$net "$weirrun" -n 4 --nodes 2 --placement cyclic "$t" -r 200
     run "$net alone" env WEIR_TRANSPORT=$net "$weirrun" -n 3 "$t" -r 200
 done
+for net in $(networks); do
+    run "$net, contrary" env WEIR_NETWORK=$net WEIR_CONTRARY=yes "$weirrun" -n 3 --nodes 3 "$t" -b 100000 -r 50
+    run "$net, delays" env WEIR_TRANSPORT=$net WEIR_FAULT='delay=am:300us:0.2' "$weirrun" -n 2 "$t" -b 100000 -r 50
+done
 # what cannot be is refused by a sentence
 out=$(WEIR_TRANSPORT=shm "$weirrun" -n 2 --nodes 2 "$t" 2>&1) && { echo "FAIL: shm between two nodes was not refused"; failed=1; }
 case $out in

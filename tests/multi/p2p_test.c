@@ -15,35 +15,83 @@ static unsigned char *make(uint64_t bytes, uint64_t seed)
     return p;
 }
 
-/* Everybody to everybody (self included), all sizes, receives posted before and after the messages come. */
+/* Everybody to the rank that is `shift` further; the receive is posted before or after the message comes. */
+static void exchange(unsigned char *out, unsigned char *in, uint64_t n, int shift, int tag)
+{
+    int to = (rank + shift) % size, from = (rank - shift + size) % size;
+    weir_message m = {.size = sizeof m};
+    weir_request *send = NULL, *recv = NULL;
+    fill(out, n, (uint64_t)rank + (uint64_t)tag * 8);
+    memset(in, 0, n + 1);
+    if (tag % 2) {
+        OK(weir_irecv(comm, in, n, from, tag, &m, &recv));
+        OK(weir_isend(comm, out, n, to, tag, &send));
+    } else {
+        OK(weir_isend(comm, out, n, to, tag, &send));
+        OK(weir_irecv(comm, in, n, from, WEIR_ANY_TAG, &m, &recv));
+    }
+    OK(weir_wait(&recv));
+    OK(weir_wait(&send));
+    CHECK(!recv && !send, "requests are not reset");
+    CHECK(m.source == from && m.tag == tag && m.bytes == n, "source %lld tag %lld bytes %llu", (long long)m.source,
+          (long long)m.tag, (unsigned long long)m.bytes);
+    check(in, n, (uint64_t)from + (uint64_t)tag * 8, "a message");
+    CHECK(!in[n], "the byte behind the buffer was written");
+}
+
+/* Self included, all sizes. */
 static void all_sizes(uint64_t max)
 {
     static const uint64_t sizes[] = {0, 1, 8, 100, 1000, 4000, 8192, 9000, 65536, 70001, 1 << 20, (4 << 20) + 3, 16 << 20};
     for (size_t i = 0; i < sizeof sizes / sizeof sizes[0] && sizes[i] <= max; i++)
         for (int shift = 0; shift < size; shift++) {
-            uint64_t n = sizes[i];
-            int to = (rank + shift) % size, from = (rank - shift + size) % size;
-            unsigned char *out = make(n, (uint64_t)rank + i * 8), *in = malloc(n + 1);
-            weir_message m = {.size = sizeof m};
-            weir_request *send = NULL, *recv = NULL;
+            unsigned char *out = make(sizes[i], 0), *in = malloc(sizes[i] + 1);
             CHECK(in, "no memory");
-            memset(in, 0, n + 1);
-            if (i % 2) {
-                OK(weir_irecv(comm, in, n, from, (int)i, &m, &recv));
-                OK(weir_isend(comm, out, n, to, (int)i, &send));
-            } else {
-                OK(weir_isend(comm, out, n, to, (int)i, &send));
-                OK(weir_irecv(comm, in, n, from, WEIR_ANY_TAG, &m, &recv));
-            }
-            OK(weir_wait(&recv));
-            OK(weir_wait(&send));
-            CHECK(!recv && !send, "requests are not reset");
-            CHECK(m.source == from && m.tag == (int)i && m.bytes == n, "source %lld tag %lld bytes %llu", (long long)m.source,
-                  (long long)m.tag, (unsigned long long)m.bytes);
-            check(in, n, (uint64_t)from + i * 8, "a message");
+            exchange(out, in, sizes[i], shift, (int)i);
             free(out);
             free(in);
         }
+}
+
+/* The same with memory that is registered, from which networks take pieces as they are. */
+static void registered_sizes(void)
+{
+    enum { MOST = 300000 };
+    static const uint64_t sizes[] = {9000, 30000, 65512, 65513, 70001, 200000, 262144, 262145, MOST};
+    weir_mem *mem;
+    OK(weir_mem_alloc(comm, 2 * MOST + 2, 0, &mem));
+    unsigned char *out = weir_mem_ptr(mem), *in = out + MOST + 1;
+    for (size_t i = 0; i < sizeof sizes / sizeof sizes[0]; i++)
+        for (int shift = 0; shift < size; shift++)
+            exchange(out, in, sizes[i], shift, (int)i + shift);
+    OK(weir_mem_free(mem));
+}
+
+/* Many of middle length at once, which nobody waits for yet; some are received cut. */
+static void unexpected(void)
+{
+    enum { N = 12, LEN = 90000 };
+    int to = (rank + 1) % size, from = (rank - 1 + size) % size;
+    unsigned char *out[N], *in = malloc(LEN + 1);
+    weir_request *send[N];
+    CHECK(in, "no memory");
+    for (int i = 0; i < N; i++) {
+        out[i] = make(LEN, (uint64_t)i);
+        OK(weir_isend(comm, out[i], LEN, to, i, &send[i]));
+    }
+    for (int k = 0; k < N; k++) {
+        int i = k % 2 ? k : N - 2 - k; /* the even ones backwards */
+        uint64_t room = k % 3 ? LEN : 70000;
+        weir_status expected = room < LEN ? WEIR_ERR_TRUNCATED : WEIR_OK;
+        in[room] = 1;
+        CHECK(weir_recv(comm, in, room, from, i, NULL) == expected, "message %d", i);
+        check(in, room, (uint64_t)i, "a message that came early");
+        CHECK(in[room] == 1, "the byte behind the buffer was written");
+    }
+    OK(weir_waitall(N, send));
+    for (int i = 0; i < N; i++)
+        free(out[i]);
+    free(in);
 }
 
 /* Messages of one pair and tag keep their order although long and short ones mix. */
@@ -194,6 +242,10 @@ int main(int argc, char **argv)
     }
     start();
     all_sizes(max);
+    barrier();
+    registered_sizes();
+    barrier();
+    unexpected();
     barrier();
     order(rounds);
     barrier();

@@ -19,7 +19,7 @@ static const struct conf_case cases[] = {
     {"am_sizes", conf_am_sizes},     {"am_order", conf_am_order},       {"am_reply", conf_am_reply},
     {"blocking", conf_blocking},     {"put_sizes", conf_put_sizes},     {"get_sizes", conf_get_sizes},
     {"put_signal", conf_put_signal}, {"bare_signal", conf_bare_signal}, {"outstanding", conf_outstanding},
-    {"fence", conf_fence},           {"regions", conf_regions},
+    {"fence", conf_fence},           {"regions", conf_regions},         {"am_long", conf_am_long},
 };
 
 static void run_cases(struct conf_rank *r)

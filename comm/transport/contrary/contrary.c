@@ -178,6 +178,23 @@ static weir_status contrary_am(struct wr_transport *t, int peer, unsigned id, co
     return t->lower->ops->am(t->lower, peer, id, header, header_len, payload, len, flags, err);
 }
 
+static weir_status contrary_am_long(struct wr_transport *t, int peer, unsigned id, const void *header, size_t header_len,
+                                    const void *src, struct wr_region *region, size_t len, struct wr_op *op, weir_error *err)
+{
+    weir_status status = check_local(src, len, region, 0, err);
+    if (status == WEIR_OK)
+        status = before(contrary_of(t), peer, false);
+    if (status != WEIR_OK)
+        return status;
+    return t->lower->ops->am_long(t->lower, peer, id, header, header_len, src, region ? region->lower : NULL, len, op, err);
+}
+
+/* Not much longer than the others: what is sent is cut into many. */
+static size_t contrary_am_long_max(const struct wr_transport *t, int peer)
+{
+    return WR_MIN(wr_layer_am_long_max(t, peer), (size_t)CONTRARY_MAX_LONG);
+}
+
 static weir_status contrary_flush(struct wr_transport *t, int peer, struct wr_op *op, weir_error *err)
 {
     weir_status status = before(contrary_of(t), peer, true);
@@ -237,6 +254,8 @@ static const struct wr_transport_ops contrary_ops = {
     .put_signal = contrary_put_signal,
     .get = contrary_get,
     .am = contrary_am,
+    .am_long = contrary_am_long,
+    .am_long_max = contrary_am_long_max,
     .flush = contrary_flush,
     .progress = contrary_progress,
     .wait_fd = wr_layer_wait_fd,

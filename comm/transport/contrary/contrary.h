@@ -24,7 +24,8 @@ enum {
     CONTRARY_PIECE = 8192,  /* smallest piece of a long put */
     CONTRARY_PIECES = 16,   /* most pieces of one */
     CONTRARY_SIGNALS = 4,   /* signals between two calls of progress() */
-    CONTRARY_MAX_AM = 1024, /* largest message */
+    CONTRARY_MAX_AM = 1024, /* largest message ... */
+    CONTRARY_MAX_LONG = 3000, /* ... and long one */
     CONTRARY_HOLD_NS = 2000000
 };
 

@@ -41,7 +41,16 @@ struct record {
     struct wr_rkey *rkey;
     uint32_t slot;
     unsigned flags, id;
+    bool is_long; /* a message whose payload stays the user's */
+    size_t header_len;
+    unsigned char header[WR_AM_LONG_HEADER];
 };
+
+/* Whether the bytes of an operation are kept here. */
+static bool is_copied(const struct record *r)
+{
+    return r->kind == FAULT_AM && !r->is_long;
+}
 
 static struct fault *fault_of(struct wr_transport *t)
 {
@@ -77,7 +86,7 @@ static void record_end(struct record *r)
     struct wr_op *user = r->user;
     weir_status status = r->peer >= 0 && dead(f, r->peer) ? WEIR_ERR_PEER_LOST : r->status;
     wr_list_remove(&r->link);
-    if (r->kind == FAULT_AM && r->local)
+    if (is_copied(r) && r->local)
         wr_pool_put(&f->messages, r->local);
     wr_pool_put(&f->records, r);
     if (user)
@@ -105,6 +114,8 @@ static weir_status start_copy(struct record *r, weir_error *err)
     case FAULT_GET:
         return l->ops->get(l, r->peer, r->local, r->region, r->len, r->rkey, r->offset, &r->op, err);
     case FAULT_AM:
+        if (r->is_long)
+            return l->ops->am_long(l, r->peer, r->id, r->header, r->header_len, r->local, r->region, r->len, &r->op, err);
         return l->ops->am(l, r->peer, r->id, r->local, r->len, NULL, 0, r->flags, err);
     default:
         return l->ops->flush(l, r->peer, &r->op, err);
@@ -198,7 +209,7 @@ static weir_status operate(struct fault *f, const struct record *model, weir_err
         return WEIR_ERR_BUSY;
     *r = *model;
     wr_list_init(&r->link);
-    if (r->kind == FAULT_AM) {
+    if (is_copied(r)) {
         r->local = wr_pool_get(&f->messages);
         if (!r->local) {
             wr_pool_put(&f->records, r);
@@ -222,12 +233,12 @@ static weir_status operate(struct fault *f, const struct record *model, weir_err
         wr_list_push_back(&f->held, &r->link);
         status = record_start(r, err);
         if (status == WEIR_ERR_BUSY)
-            return r->kind == FAULT_AM ? WEIR_OK : WEIR_IN_PROGRESS;
+            return is_copied(r) ? WEIR_OK : WEIR_IN_PROGRESS;
         wr_list_remove(&r->link);
         if (status == WEIR_IN_PROGRESS)
             return status;
     }
-    if (r->kind == FAULT_AM)
+    if (is_copied(r))
         wr_pool_put(&f->messages, r->local);
     wr_pool_put(&f->records, r);
     return status;
@@ -290,6 +301,24 @@ static weir_status fault_am(struct wr_transport *t, int peer, unsigned id, const
                    err);
 }
 
+static weir_status fault_am_long(struct wr_transport *t, int peer, unsigned id, const void *header, size_t header_len,
+                                 const void *src, struct wr_region *region, size_t len, struct wr_op *op, weir_error *err)
+{
+    struct record model = {.kind = FAULT_AM,
+                           .user = op,
+                           .peer = peer,
+                           .local = (void *)(uintptr_t)src,
+                           .region = region,
+                           .len = len,
+                           .id = id,
+                           .is_long = true,
+                           .header_len = header_len};
+    if (header_len > sizeof model.header)
+        return wr_error_set(err, WEIR_ERR_INVALID, NULL, "a header of %zu bytes; %zu fit", header_len, sizeof model.header);
+    memcpy(model.header, header, header_len);
+    return operate(fault_of(t), &model, err);
+}
+
 static weir_status fault_flush(struct wr_transport *t, int peer, struct wr_op *op, weir_error *err)
 {
     return operate(fault_of(t), &(struct record){.kind = FAULT_FLUSH, .user = op, .peer = peer}, err);
@@ -327,7 +356,7 @@ static int release(struct fault *f)
         wr_list_remove(&r->link);
         if (status == WEIR_IN_PROGRESS)
             continue;
-        if (status != WEIR_OK && r->kind == FAULT_AM)
+        if (status != WEIR_OK && is_copied(r))
             wr_error(f->base.params.log, TRANSPORT, "fault: a message that was held back failed: %s", err.message);
         r->status = status;
         record_end(r);
@@ -375,6 +404,8 @@ static const struct wr_transport_ops fault_ops = {
     .put_signal = fault_put_signal,
     .get = fault_get,
     .am = fault_am,
+    .am_long = fault_am_long,
+    .am_long_max = wr_layer_am_long_max,
     .flush = fault_flush,
     .progress = fault_progress,
     .wait_fd = wr_layer_wait_fd,

@@ -136,21 +136,36 @@ static weir_status wr_ofi_provider_open(struct wr_ofi *ofi, weir_error *err)
     return status;
 }
 
+/* They need order, since there are no spare buffers of their size, and two pieces in one message. */
+static bool has_long_messages(const struct wr_ofi *ofi)
+{
+    const struct fi_info *info = ofi->rail[0].info;
+    return ofi->quirks->long_am && ofi->ordered_messages && info->tx_attr->iov_limit >= 2 &&
+           info->ep_attr->max_msg_size >= ofi->quirks->long_am + sizeof(struct wr_ofi_header);
+}
+
 static weir_status wr_ofi_memory_open(struct wr_ofi *ofi, weir_error *err)
 {
     size_t rx_size = ofi->rail[0].info->rx_attr->size;
-    ofi->rx_target = (unsigned)WR_MIN(rx_size ? rx_size : 64, (size_t)WR_OFI_RX_BUFFERS);
+    size_t rx_stride = WR_OFI_STRIDE, rx_most = WR_OFI_RX_BUFFERS;
+    ofi->rx_size = WR_OFI_BUFFER;
+    if (has_long_messages(ofi)) {
+        ofi->rx_size = ofi->quirks->long_am + sizeof(struct wr_ofi_header);
+        rx_stride = (ofi->rx_size + WR_OFI_PAGE - 1) / WR_OFI_PAGE * WR_OFI_PAGE;
+        rx_most = WR_OFI_RX_LONG;
+    }
+    ofi->rx_target = (unsigned)WR_MIN(rx_size ? rx_size : 64, rx_most);
     ofi->nrx = ofi->rx_target + (ofi->ordered_messages ? 0 : WR_OFI_RX_SPARE);
-    size_t buffers = (size_t)WR_OFI_TX_BUFFERS + ofi->nrx;
+    size_t tx_len = (size_t)WR_OFI_TX_BUFFERS * WR_OFI_STRIDE, buffers = tx_len + ofi->nrx * rx_stride;
     size_t control = (size_t)ofi->base.params.size * sizeof(uint64_t);
-    ofi->memory_len = buffers * WR_OFI_STRIDE + control;
+    ofi->memory_len = buffers + control;
     void *memory = mmap(NULL, ofi->memory_len, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
     if (memory == MAP_FAILED) {
         ofi->memory_len = 0;
-        return wr_error_memory(err, buffers * WR_OFI_STRIDE, "message buffers");
+        return wr_error_memory(err, buffers, "message buffers");
     }
     ofi->memory = memory;
-    ofi->control = (uint64_t *)(void *)(ofi->memory + buffers * WR_OFI_STRIDE);
+    ofi->control = (uint64_t *)(void *)(ofi->memory + buffers);
     for (size_t i = WR_OFI_TX_BUFFERS; i-- > 0;)
         wr_ofi_tx_put(ofi, ofi->memory + i * WR_OFI_STRIDE);
     ofi->rx = calloc(ofi->nrx, sizeof *ofi->rx);
@@ -158,12 +173,12 @@ static weir_status wr_ofi_memory_open(struct wr_ofi *ofi, weir_error *err)
         return wr_error_memory(err, ofi->nrx * sizeof *ofi->rx, "receives");
     for (unsigned i = 0; i < ofi->nrx; i++) {
         ofi->rx[i].ctx.type = WR_OFI_CTX_RX;
-        ofi->rx[i].data = ofi->memory + (WR_OFI_TX_BUFFERS + i) * (size_t)WR_OFI_STRIDE;
+        ofi->rx[i].data = ofi->memory + tx_len + i * rx_stride;
         wr_list_push_back(&ofi->rx_idle, &ofi->rx[i].link);
     }
     weir_status status = WEIR_OK;
     if (ofi->mr_mode & FI_MR_LOCAL)
-        status = wr_ofi_region_create(ofi, ofi->memory, buffers * WR_OFI_STRIDE, 0,
+        status = wr_ofi_region_create(ofi, ofi->memory, buffers, 0,
                                       FI_SEND | FI_RECV | FI_READ | FI_WRITE, false, &ofi->buffers, err);
     if (!status)
         status = wr_ofi_region_create(ofi, ofi->control, control, 0, FI_REMOTE_READ, false, &ofi->control_region, err);
@@ -328,6 +343,8 @@ const struct wr_transport_ops wr_ofi_ops = {
     .put_signal = wr_ofi_put_signal,
     .get = wr_ofi_get,
     .am = wr_ofi_am,
+    .am_long = wr_ofi_am_long,
+    .am_long_max = wr_ofi_am_long_max,
     .flush = wr_ofi_flush,
     .progress = wr_ofi_progress,
     .wait_fd = wr_ofi_wait_fd,

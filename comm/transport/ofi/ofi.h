@@ -39,12 +39,14 @@ enum {
     WR_OFI_RAILS = 8,
     WR_OFI_VERSION = 1,          /* of the address, the keys and the messages */
     WR_OFI_PAYLOAD = 8192,       /* largest active message */
-    WR_OFI_RX_BUFFERS = 128,     /* receives that are kept posted */
+    WR_OFI_RX_BUFFERS = 128,     /* receives that are kept posted ... */
+    WR_OFI_RX_LONG = 16,         /* ... where they have room for long messages */
     WR_OFI_RX_SPARE = 128,       /* more of them, for messages that wait for an earlier one (providers without order) */
     WR_OFI_TX_BUFFERS = 128,     /* messages and copied puts in flight */
     WR_OFI_REQUESTS = 2048,      /* operations in flight */
     WR_OFI_BULKS = 512,          /* operations in flight that need several steps */
     WR_OFI_CQ_BATCH = 16,        /* completions read at once */
+    WR_OFI_PAGE = 4096,          /* receive buffers for long messages begin at such a boundary */
     WR_OFI_STRIPE_MIN = 1 << 18, /* a put shorter than this stays on one rail */
     WR_OFI_CHUNK_MAX = 1 << 30   /* no single post is longer */
 };
@@ -58,6 +60,7 @@ struct wr_ofi_quirks {
     bool bad_writedata; /* remote CQ data is not right */
     bool bad_inject;    /* fi_inject loses messages */
     size_t eager_put;   /* up to here a put_signal travels as a message */
+    size_t long_am;     /* bytes of the longest message; 0: WR_OFI_PAYLOAD */
 };
 
 enum wr_ofi_kind { WR_OFI_AM, WR_OFI_SIGNAL, WR_OFI_EAGER };
@@ -242,6 +245,7 @@ struct wr_ofi {
     unsigned nrx;
     struct wr_list rx_idle; /* to be posted */
     unsigned rx_posted, rx_target;
+    size_t rx_size;         /* bytes of a receive's buffer */
 
     struct wr_region *control_region;
     uint64_t *control; /* by source: eager puts that were handled */
@@ -387,6 +391,9 @@ void wr_ofi_sync_fail(struct wr_ofi *ofi, struct wr_ofi_peer *peer, weir_status 
 /* ---- ofi_am.c ---- */
 weir_status wr_ofi_am(struct wr_transport *t, int peer, unsigned id, const void *header, size_t header_len,
                       const void *payload, size_t len, unsigned flags, weir_error *err);
+weir_status wr_ofi_am_long(struct wr_transport *t, int peer, unsigned id, const void *header, size_t header_len,
+                           const void *src, struct wr_region *region, size_t len, struct wr_op *op, weir_error *err);
+size_t wr_ofi_am_long_max(const struct wr_transport *t, int peer);
 /* A bare signal, or one with its data. */
 weir_status wr_ofi_send_signal(struct wr_ofi *ofi, struct wr_ofi_peer *peer, uint32_t slot, weir_error *err);
 weir_status wr_ofi_send_eager(struct wr_ofi *ofi, struct wr_ofi_peer *peer, const void *data, size_t len,

@@ -28,7 +28,7 @@ weir_status wr_ofi_rx_post(struct wr_ofi *ofi, weir_error *err)
     void *desc = wr_ofi_desc(ofi, ofi->buffers, 0);
     while (!wr_list_empty(&ofi->rx_idle) && ofi->rx_posted < ofi->rx_target) {
         struct wr_ofi_rx *rx = wr_list_first(&ofi->rx_idle, struct wr_ofi_rx, link);
-        ssize_t rc = fi_recv(rail->ep, rx->data, WR_OFI_BUFFER, desc, FI_ADDR_UNSPEC, &rx->ctx);
+        ssize_t rc = fi_recv(rail->ep, rx->data, ofi->rx_size, desc, FI_ADDR_UNSPEC, &rx->ctx);
         if (rc == -FI_EAGAIN)
             return WEIR_OK;
         if (rc)
@@ -126,6 +126,51 @@ weir_status wr_ofi_am(struct wr_transport *t, int rank, unsigned id, const void 
     struct wr_ofi_header head = {.kind = WR_OFI_AM, .id = (uint8_t)id};
     struct wr_ofi_part part[2] = {{header, header_len}, {payload, len}};
     return wr_ofi_send(ofi, peer, &head, part, 2, err);
+}
+
+size_t wr_ofi_am_long_max(const struct wr_transport *t, int rank)
+{
+    const struct wr_ofi *ofi = WR_CONTAINER_OF(t, const struct wr_ofi, base);
+    (void)rank;
+    return ofi->rx_size > WR_OFI_BUFFER ? ofi->quirks->long_am : 0;
+}
+
+/* Header from a buffer of ours, payload from the caller's memory. */
+weir_status wr_ofi_am_long(struct wr_transport *t, int rank, unsigned id, const void *header, size_t header_len,
+                           const void *src, struct wr_region *region, size_t len, struct wr_op *op, weir_error *err)
+{
+    struct wr_ofi *ofi = wr_ofi_of(t);
+    weir_status status;
+    struct wr_ofi_peer *peer = wr_ofi_peer_get(ofi, rank, &status, err);
+    if (!peer)
+        return status;
+    size_t most = wr_ofi_am_long_max(t, rank);
+    if (id >= WR_AM_HANDLERS || header_len > WR_AM_LONG_HEADER || header_len > most || len > most - header_len)
+        return wr_error_set(err, WEIR_ERR_INVALID, NULL, "long message %u of %zu + %zu bytes; at most %zu", id, header_len,
+                            len, most);
+    struct wr_ofi_rail *rail = &ofi->rail[peer->own_rail[0]];
+    char *buffer = wr_ofi_tx_get(ofi);
+    struct wr_ofi_req *req = buffer ? wr_ofi_req_get(ofi, peer, 0, op) : NULL;
+    if (!req) {
+        if (buffer)
+            wr_ofi_tx_put(ofi, buffer);
+        return WEIR_ERR_BUSY;
+    }
+    struct wr_ofi_header head = {
+        .source = (uint32_t)t->params.rank, .seq = peer->seq, .kind = WR_OFI_AM, .id = (uint8_t)id};
+    struct wr_ofi_part part = {header, header_len};
+    req->buffer = buffer;
+    struct iovec iov[2] = {{buffer, wr_ofi_gather(buffer, &head, &part, 1)}, {(void *)(uintptr_t)src, len}};
+    void *desc[2] = {wr_ofi_desc(ofi, ofi->buffers, rail->index), wr_ofi_desc(ofi, region, rail->index)};
+    struct fi_msg msg = {
+        .msg_iov = iov, .desc = desc, .iov_count = len ? 2 : 1, .addr = peer->addr[0], .context = &req->ctx};
+    ssize_t rc = fi_sendmsg(rail->ep, &msg, FI_COMPLETION);
+    if (WR_UNLIKELY(rc)) {
+        wr_ofi_req_put(ofi, req);
+        return wr_ofi_send_failed(ofi, peer, rc, err);
+    }
+    peer->seq++;
+    return WEIR_IN_PROGRESS;
 }
 
 weir_status wr_ofi_send_signal(struct wr_ofi *ofi, struct wr_ofi_peer *peer, uint32_t slot, weir_error *err)

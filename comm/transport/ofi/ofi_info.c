@@ -18,8 +18,8 @@ static const struct wr_ofi_quirks wr_ofi_quirks_table[] = {
     {"psm2", 82, .eager_put = 2048},
     {"efa", 80, .eager_put = 4096},
     {"verbs;ofi_rxm", 70, .stream = true, .eager_put = 1024},
-    {"net", 34, .stream = true, .eager_put = 1024},
-    {"tcp", 32, .stream = true, .eager_put = 1024},
+    {"net", 34, .stream = true, .eager_put = 1024, .long_am = 69632},
+    {"tcp", 32, .stream = true, .eager_put = 1024, .long_am = 69632},
     {"tcp;ofi_rxm", 20, .stream = true, .eager_put = 1024},
     {"shm", 5, .node_only = true, .eager_put = 4096},
     {.name = "sockets"},     /* its remote CQ data hangs, and it is no longer maintained */

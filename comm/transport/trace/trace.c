@@ -138,6 +138,15 @@ static weir_status trace_am(struct wr_transport *t, int peer, unsigned id, const
     return end(o, t->lower->ops->am(t->lower, peer, id, header, header_len, payload, len, flags, err));
 }
 
+static weir_status trace_am_long(struct wr_transport *t, int peer, unsigned id, const void *header, size_t header_len,
+                                 const void *src, struct wr_region *region, size_t len, struct wr_op *op, weir_error *err)
+{
+    struct trace_op *o = begin(trace_of(t), "am_long", peer, header_len + len, op);
+    if (!o)
+        return WEIR_ERR_BUSY;
+    return end(o, t->lower->ops->am_long(t->lower, peer, id, header, header_len, src, region, len, &o->op, err));
+}
+
 static weir_status trace_flush(struct wr_transport *t, int peer, struct wr_op *op, weir_error *err)
 {
     struct trace_op *o = begin(trace_of(t), "flush", peer, 0, op);
@@ -190,6 +199,8 @@ static const struct wr_transport_ops trace_ops = {
     .put_signal = trace_put_signal,
     .get = trace_get,
     .am = trace_am,
+    .am_long = trace_am_long,
+    .am_long_max = wr_layer_am_long_max,
     .flush = trace_flush,
     .progress = wr_layer_progress,
     .wait_fd = wr_layer_wait_fd,

@@ -258,6 +258,38 @@ static weir_status am(struct wr_transport *t, int peer, unsigned id, const void 
     return s == UCS_OK || s == UCS_INPROGRESS ? WEIR_OK : wr_ucx_error(s, p, "a message", err);
 }
 
+/* Where data goes in messages anyway; UCX itself has better ways where there are puts. */
+static size_t am_long_max(const struct wr_transport *t, int peer)
+{
+    const struct ucx *u = ucx_of(t);
+    return u->peers[peer].messages ? (size_t)u->fragment : 0;
+}
+
+static weir_status am_long(struct wr_transport *t, int peer, unsigned id, const void *header, size_t header_len,
+                           const void *src, struct wr_region *region, size_t len, struct wr_op *op, weir_error *err)
+{
+    struct ucx *u = ucx_of(t);
+    struct ucx_peer *p;
+    (void)region;
+    weir_status status = wr_ucx_peer_usable(u, peer, &p, err);
+    if (status != WEIR_OK)
+        return status;
+    size_t most = am_long_max(t, peer);
+    if (id >= WR_AM_HANDLERS || header_len > WR_AM_LONG_HEADER || header_len > most || len > most - header_len)
+        return wr_error_set(err, WEIR_ERR_INVALID, NULL, "a long message of %zu + %zu bytes to handler %u; %zu bytes fit",
+                            header_len, len, id, most);
+    struct ucx_req *r = wr_ucx_req_get(u, p, false);
+    if (!r)
+        return WEIR_ERR_BUSY;
+    memcpy(r->data, header, header_len);
+    wr_ucx_header(r, UCX_MSG, UCX_WIRE_SHORT);
+    r->wire.id = (uint8_t)id;
+    r->op = op;
+    r->complete = wr_ucx_complete_op;
+    ucs_status_t s = wr_ucx_send_behind(r, header_len, src, len);
+    return s == UCS_OK ? WEIR_OK : s == UCS_INPROGRESS ? WEIR_IN_PROGRESS : wr_ucx_error(s, p, "a long message", err);
+}
+
 void wr_ucx_drop_finished(struct ucx *u)
 {
     while (!wr_list_empty(&u->finished)) {
@@ -340,6 +372,8 @@ const struct wr_transport_ops wr_ucx_ops = {
     .put_signal = put_signal,
     .get = get,
     .am = am,
+    .am_long = am_long,
+    .am_long_max = am_long_max,
     .flush = wr_ucx_flush,
     .progress = progress,
     .wait_fd = wait_fd,

@@ -88,7 +88,7 @@ struct ucx_req {
     uint64_t mark;   /* flush: what becomes visible */
     uint32_t serial; /* changes with each use, so that late answers are recognised */
     weir_status status;
-    ucp_dt_iov_t iov[2];
+    ucp_dt_iov_t iov[3];
     struct ucx_wire wire;
     char data[UCX_INLINE];
 };
@@ -242,6 +242,8 @@ weir_status wr_ucx_requests_open(struct ucx *u, weir_error *err);
 void wr_ucx_requests_close(struct ucx *u);
 /* Sends r->wire and data; consumes the request when it returns UCS_OK or an error. */
 ucs_status_t wr_ucx_send(struct ucx_req *r, const void *data, size_t len);
+/* The same with the bytes in r->data before the data, `start_len` of them. */
+ucs_status_t wr_ucx_send_behind(struct ucx_req *r, size_t start_len, const void *data, size_t len);
 void wr_ucx_complete_op(struct ucx_req *r, weir_status status);
 void wr_ucx_header(struct ucx_req *r, enum ucx_kind kind, size_t header_len);
 

@@ -118,6 +118,20 @@ static inline ucs_status_t ucx_api_send(struct ucx_api *api, ucp_ep_h ep, const 
     return ucx_api_status(ucp_am_send_nbx(ep, UCX_API_AM, header, header_len, data, len, &p));
 }
 
+/* The same with data in two pieces, `start` and `data`, which arrive as one. `iov` is 3 entries in the request. */
+static inline ucs_status_t ucx_api_send_two(struct ucx_api *api, ucp_ep_h ep, const void *header, size_t header_len,
+                                            const void *start, size_t start_len, const void *data, size_t len,
+                                            ucp_dt_iov_t *iov, void *req)
+{
+    ucp_request_param_t p = ucx_api_param(api, req);
+    p.op_attr_mask |= UCP_OP_ATTR_FIELD_FLAGS | UCP_OP_ATTR_FIELD_DATATYPE;
+    p.flags = UCP_AM_SEND_FLAG_EAGER;
+    p.datatype = ucp_dt_make_iov();
+    iov[0] = (ucp_dt_iov_t){(void *)(uintptr_t)start, start_len};
+    iov[1] = (ucp_dt_iov_t){(void *)(uintptr_t)data, len};
+    return ucx_api_status(ucp_am_send_nbx(ep, UCX_API_AM, header, header_len, iov, len ? 2 : 1, &p));
+}
+
 #else /* before 1.10 */
 
 struct ucx_api {
@@ -217,6 +231,17 @@ static inline ucs_status_t ucx_api_send(struct ucx_api *api, ucp_ep_h ep, const 
     iov[1].length = len;
     return ucx_api_keep(api,
                         ucp_am_send_nb(ep, UCX_API_AM, iov, len ? 2 : 1, ucp_dt_make_iov(), ucx_api_callback, 0), req);
+}
+
+static inline ucs_status_t ucx_api_send_two(struct ucx_api *api, ucp_ep_h ep, const void *header, size_t header_len,
+                                            const void *start, size_t start_len, const void *data, size_t len,
+                                            ucp_dt_iov_t *iov, void *req)
+{
+    iov[0] = (ucp_dt_iov_t){(void *)(uintptr_t)header, header_len};
+    iov[1] = (ucp_dt_iov_t){(void *)(uintptr_t)start, start_len};
+    iov[2] = (ucp_dt_iov_t){(void *)(uintptr_t)data, len};
+    return ucx_api_keep(api,
+                        ucp_am_send_nb(ep, UCX_API_AM, iov, len ? 3 : 2, ucp_dt_make_iov(), ucx_api_callback, 0), req);
 }
 
 #endif

@@ -102,13 +102,23 @@ void wr_ucx_complete_op(struct ucx_req *r, weir_status status)
         op->done(op, status);
 }
 
-ucs_status_t wr_ucx_send(struct ucx_req *r, const void *data, size_t len)
+static ucs_status_t was_sent(struct ucx_req *r, ucs_status_t s)
 {
     struct ucx_peer *p = r->peer;
-    ucs_status_t s = ucx_api_send(&r->u->api, p->ep, &r->wire, r->wire.header_len, data, len, r->iov, r);
     if (WR_UNLIKELY(!p->proven) && (s == UCS_OK || (s == UCS_INPROGRESS && !p->silent_since)))
         wr_ucx_note_sent(p, s == UCS_OK);
     if (s != UCS_INPROGRESS)
         wr_ucx_req_put(r);
     return s;
+}
+
+ucs_status_t wr_ucx_send(struct ucx_req *r, const void *data, size_t len)
+{
+    return was_sent(r, ucx_api_send(&r->u->api, r->peer->ep, &r->wire, r->wire.header_len, data, len, r->iov, r));
+}
+
+ucs_status_t wr_ucx_send_behind(struct ucx_req *r, size_t start_len, const void *data, size_t len)
+{
+    return was_sent(r, ucx_api_send_two(&r->u->api, r->peer->ep, &r->wire, r->wire.header_len, r->data, start_len, data, len,
+                                        r->iov, r));
 }
