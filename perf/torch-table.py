@@ -25,7 +25,7 @@ class Variant:
             return
         self.core = next((line["core"] for line in lines if line.get("event") == "begin"), None)
         self.losses = [line["loss"] for line in steps]
-        self.growth.append(memory[-1]["peak"] - memory[-1]["start"])
+        self.growth.append(memory[-1]["growth"])
         if "default-allocator" not in lines[0]["variant"]:
             self.rates.append(statistics.median(line["tokens_per_s"] for line in steps[min(WARM, len(steps) - 1):]))
 

@@ -130,10 +130,15 @@ class Model(torch.nn.Module):
         return F.cross_entropy(logits.view(-1, logits.shape[2]), targets.view(-1))
 
 
-def memory(name):
-    """A line of /proc/self/status, in bytes."""
-    with open("/proc/self/status", encoding="ascii") as f:
+def kib(path, name):
+    with open(path, encoding="ascii") as f:
         return int(re.search(rf"^{name}:\s+(\d+)", f.read(), re.M)[1]) * 1024
+
+
+def memory(most):
+    """Bytes at present, or the most since it was forgotten. What n processes share counts as one n-th."""
+    more = kib("/proc/self/status", "VmHWM") - kib("/proc/self/smaps_rollup", "Rss") if most else 0
+    return kib("/proc/self/smaps_rollup", "Pss") + more
 
 
 def blas_core():
@@ -165,12 +170,12 @@ def train(o):
     torch.set_num_threads(1)
     dist.init_process_group("gloo", init_method=f"file://{o.meeting}", rank=o.rank, world_size=o.ranks)
     dist.barrier()
-    with open("/proc/self/clear_refs", "w", encoding="ascii") as f:
-        f.write("5\n")  # the most from now on: what importing took for a moment does not count
-    before = memory("VmRSS")
+    before = memory(False)
     data = Data(o.data, o.context, o.seed)
     model = DistributedDataParallel(Model(read_model(o.model), o.heads), broadcast_buffers=False, gradient_as_bucket_view=True)
     optimizer = make_optimizer(model, o)
+    with open("/proc/self/clear_refs", "w", encoding="ascii") as f:
+        f.write("5\n")  # the most is forgotten: reading the model took more for a moment
     mine, seconds = [], []
     share = o.batch // o.ranks
     for step in range(o.steps):
@@ -182,13 +187,14 @@ def train(o):
         optimizer.step()
         mine.append(loss.detach())
         seconds.append(time.perf_counter() - begin)
-    most = memory("VmHWM")
+    growth = torch.tensor(memory(True) - before)
+    dist.all_reduce(growth, dist.ReduceOp.MAX)
     losses = torch.stack(mine)
     dist.all_reduce(losses)
     say(event="begin", core=blas_core(), torch=torch.__version__, parameters=sum(p.numel() for p in model.parameters()))
     for step in range(o.steps):
         say(event="step", step=step + 1, loss=losses[step].item() / o.ranks, tokens_per_s=o.batch * o.context / seconds[step])
-    say(event="memory", start=before, peak=most)
+    say(event="memory", start=before, growth=growth.item())
     dist.barrier()
     dist.destroy_process_group()
 

@@ -119,6 +119,14 @@ static void measure(struct run *r)
     gpt_times_free(&times);
 }
 
+/* Those of the ranks that have most. */
+static void tell_memory(struct run *r)
+{
+    int64_t mine[2] = {r->resident, gpt_resident(true) - r->resident}, most[2];
+    must(r, weir_allreduce(r->job.all, mine, most, 2, WEIR_INT64, WEIR_MAX));
+    gpt_report_memory(&r->report, most[0], most[1]);
+}
+
 /* Arguments, ranks and data. false when something is wrong, and then it was said. */
 static bool prepare(struct run *r)
 {
@@ -163,7 +171,7 @@ static int run(struct run *r, int argc, char **argv)
             sample(r);
         if (r->options.measure && reason != GPT_STOP_SIGNAL && !r->failed)
             measure(r);
-        gpt_report_memory(&r->report, r->resident, gpt_resident(true));
+        tell_memory(r);
         gpt_report_end(&r->report, reason);
     }
     gpt_report_close(&r->report);

@@ -72,15 +72,22 @@ double gpt_median(double *numbers, int n)
     return numbers[n / 2];
 }
 
-int64_t gpt_resident(bool most)
+/* A number of KiB from a file of /proc, in bytes; 0: there is none. */
+static int64_t kib(const char *path, const char *format)
 {
-    FILE *f = fopen("/proc/self/status", "r");
+    FILE *f = fopen(path, "r");
     char line[256];
-    long long kib = 0;
+    long long n = 0;
     while (f && fgets(line, sizeof line, f))
-        if (sscanf(line, most ? "VmHWM: %lld" : "VmRSS: %lld", &kib) == 1)
+        if (sscanf(line, format, &n) == 1)
             break;
     if (f)
         fclose(f);
-    return kib * 1024;
+    return n * 1024;
+}
+
+int64_t gpt_resident(bool most)
+{
+    int64_t share = kib("/proc/self/smaps_rollup", "Pss: %lld"), resident = kib("/proc/self/smaps_rollup", "Rss: %lld");
+    return share + (most ? kib("/proc/self/status", "VmHWM: %lld") - resident : 0);
 }

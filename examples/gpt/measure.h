@@ -27,7 +27,10 @@ weir_status gpt_times_take(struct gpt_times *times, struct gpt_trainer *trainer,
 /* The median of n numbers, which it sorts. */
 double gpt_median(double *numbers, int n);
 
-/* Bytes of memory that this process has at present, or the most that it had so far; 0 where that cannot be known. */
+/*
+ * Bytes of memory that this process has at present, or the most that it had so far. What n processes share counts as one n-th (as it is
+ * shared now); 0 where that cannot be known.
+ */
 int64_t gpt_resident(bool most);
 
 #endif

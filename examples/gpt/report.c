@@ -186,13 +186,12 @@ void gpt_report_measure(struct gpt_report *r, double step, double products, doub
          update, ratio);
 }
 
-void gpt_report_memory(struct gpt_report *r, int64_t start, int64_t peak)
+void gpt_report_memory(struct gpt_report *r, int64_t start, int64_t growth)
 {
-    if (!r->speaks || !peak)
+    if (!r->speaks || !start)
         return;
-    line(r, "memory of the process: %.1f MiB when the ranks had met, and %.1f more at most", (double)start / 0x1p20,
-         (double)(peak - start) / 0x1p20);
-    json(r, "{\"event\": \"memory\", \"start\": %lld, \"peak\": %lld}", (long long)start, (long long)peak);
+    line(r, "memory of a process: %.1f MiB when the ranks had met, and %.1f more at most", (double)start / 0x1p20, (double)growth / 0x1p20);
+    json(r, "{\"event\": \"memory\", \"start\": %lld, \"growth\": %lld}", (long long)start, (long long)growth);
 }
 
 /* Length of the UTF-8 character at a text's beginning; 0: it is none that can be shown. */

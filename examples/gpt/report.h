@@ -39,8 +39,8 @@ void gpt_report_baseline(struct gpt_report *report, double bigram, double trigra
 /* Medians of the processor's seconds of a step, of its matrix products alone, and of the memory that AdamW goes through. */
 void gpt_report_measure(struct gpt_report *report, double step, double products, double update);
 
-/* Bytes of memory of this process: when the ranks had met, and the most it ever had. */
-void gpt_report_memory(struct gpt_report *report, int64_t start, int64_t peak);
+/* Bytes of memory of a process, at most: when the ranks had met, and by how much they grew. */
+void gpt_report_memory(struct gpt_report *report, int64_t start, int64_t growth);
 
 /* Tokens that the model wrote after a prompt. */
 void gpt_report_sample(struct gpt_report *report, const char *prompt, const int32_t *tokens, int64_t n);

@@ -121,6 +121,18 @@ static weir_zero_unit describe(struct gpt_shards *s, int local, bool counted_els
     return unit;
 }
 
+/* For a model to which the engine's usual sizes are large: as much memory at once as a few of its units take. */
+static void fit_budgets(const struct gpt_shards *s, weir_zero_options *options)
+{
+    enum { PARTS = 8, LEAST = 1 << 20 };
+    uint64_t bytes = 0;
+    for (int u = 0; u < s->nunits; u++)
+        bytes += (uint64_t)gpt_unit_size(s->config, s->unit[u]) * sizeof(float);
+    uint64_t part = bytes / PARTS > LEAST ? bytes / PARTS : LEAST;
+    options->bucket_bytes = part < options->bucket_bytes ? part : options->bucket_bytes;
+    options->prefetch_bytes = 2 * part < options->prefetch_bytes ? 2 * part : options->prefetch_bytes;
+}
+
 static weir_status make_engine(struct gpt_shards *s, const struct gpt_job *job, const struct gpt_options *o, int64_t passes,
                                bool apart, weir_error *error)
 {
@@ -141,6 +153,7 @@ static weir_status make_engine(struct gpt_shards *s, const struct gpt_job *job, 
     options.ngroups = 1;
     options.accumulate = (uint64_t)passes;
     options.clip_norm = o->clip;
+    fit_budgets(s, &options);
     if (s->narrow) /* gradients are added up in fp32, and are rounded to travel */
         options.param_type = options.reduce_type = WEIR_BF16;
     options.norm_comm = weir_comm_size(job->parts) > 1 ? job->parts : NULL;
