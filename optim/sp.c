@@ -17,8 +17,11 @@ static weir_status check_options(const weir_sp_options *o, int nranks, weir_erro
     if (o->method != WEIR_SP_ULYSSES && o->method != WEIR_SP_RING)
         return wr_error_set(err, WEIR_ERR_INVALID, "use WEIR_SP_ULYSSES or WEIR_SP_RING", "there is no method %llu",
                             (unsigned long long)o->method);
-    if (o->flags & ~(uint64_t)WEIR_SP_CAUSAL)
-        return wr_error_set(err, WEIR_ERR_INVALID, "use WEIR_SP_CAUSAL or 0", "there are no flags 0x%llx", (unsigned long long)o->flags);
+    if (o->flags & ~(uint64_t)(WEIR_SP_CAUSAL | WEIR_SP_ZIGZAG))
+        return wr_error_set(err, WEIR_ERR_INVALID, "use WEIR_SP_CAUSAL, WEIR_SP_ZIGZAG or 0", "there are no flags 0x%llx",
+                            (unsigned long long)o->flags);
+    if (o->flags & WEIR_SP_ZIGZAG && o->method != WEIR_SP_RING)
+        return wr_error_set(err, WEIR_ERR_INVALID, "use it with WEIR_SP_RING", "WEIR_SP_ZIGZAG is for rings: other methods divide the work by heads");
     if (o->sequences < 1 || o->heads < 1 || o->head_size < 1 || o->sequences > INT_MAX || o->heads > INT_MAX || o->head_size > INT_MAX ||
         o->heads > INT_MAX / 8 / o->head_size || o->length > INT_MAX || !isfinite(o->scale))
         return wr_error_set(err, WEIR_ERR_INVALID, "set options.sequences, length, heads and head_size",
@@ -50,7 +53,9 @@ static weir_status prepare(weir_sp *sp, const weir_sp_options *given, weir_error
         o->scale = 1 / sqrt((double)o->head_size);
     sp->class = classes[o->method];
     sp->width = o->heads * o->head_size;
-    sp->rows = weir_share(o->length, sp->nranks, sp->rank);
+    sp->rows = wr_sp_rows_of(sp, sp->rank);
+    for (int r = 0; r < sp->nranks; r++)
+        sp->most_rows = WR_MAX(sp->most_rows, wr_sp_rows_of(sp, r));
     sp->tiles = aligned_alloc(64, 2 * WR_SP_QUERIES * WR_SP_KEYS * sizeof *sp->tiles);
     if (!sp->tiles)
         return wr_error_memory(err, 2 * WR_SP_QUERIES * WR_SP_KEYS * sizeof *sp->tiles, WHAT);
@@ -117,11 +122,48 @@ const weir_error *weir_sp_error(const weir_sp *sp)
     return &sp->error;
 }
 
+/* ---- who has what ---- */
+
+struct wr_sp_piece wr_sp_piece(const weir_sp *sp, int rank, int k)
+{
+    int n = sp->nranks * wr_sp_pieces(sp), which = k ? n - 1 - rank : rank;
+    int64_t row = k ? weir_share(sp->o.length, n, rank) : 0;
+    return (struct wr_sp_piece){row, weir_share(sp->o.length, n, which), weir_share_first(sp->o.length, n, which)};
+}
+
+int64_t wr_sp_rows_of(const weir_sp *sp, int rank)
+{
+    struct wr_sp_piece last = wr_sp_piece(sp, rank, wr_sp_pieces(sp) - 1);
+    return last.row + last.n;
+}
+
 int64_t weir_sp_rows(const weir_sp *sp, int64_t *first)
 {
     if (first)
-        *first = weir_share_first(sp->o.length, sp->nranks, sp->rank);
+        *first = wr_sp_piece(sp, sp->rank, 0).place;
     return sp->rows;
+}
+
+int64_t weir_sp_place(const weir_sp *sp, int64_t row)
+{
+    struct wr_sp_piece piece = wr_sp_piece(sp, sp->rank, 0);
+    if (row >= piece.n && wr_sp_pieces(sp) > 1)
+        piece = wr_sp_piece(sp, sp->rank, 1);
+    return piece.place + row - piece.row;
+}
+
+int weir_sp_owner(const weir_sp *sp, int64_t place, int64_t *row)
+{
+    for (int r = 0; r < sp->nranks; r++)
+        for (int k = 0; k < wr_sp_pieces(sp); k++) {
+            struct wr_sp_piece piece = wr_sp_piece(sp, r, k);
+            if (place < piece.place || place >= piece.place + piece.n)
+                continue;
+            if (row)
+                *row = piece.row + place - piece.place;
+            return r;
+        }
+    return -1;
 }
 
 weir_status wr_sp_checked(weir_sp *sp, weir_status status)

@@ -48,6 +48,7 @@ struct weir_sp {
     const struct wr_sp_class *class;
     int rank, nranks;
     int64_t rows;      /* tokens of each sequence here */
+    int64_t most_rows; /* on the rank that has most of them */
     int64_t width;     /* heads x head_size */
     struct wr_gemm gemm;
     const struct wr_softmax_loops *loops;
@@ -66,7 +67,24 @@ struct weir_sp {
     weir_status failed; /* of what was under way */
 };
 
+/* Tokens in a row that a rank has of each sequence: its first row with them, how many, and the place of the first. */
+struct wr_sp_piece {
+    int64_t row, n, place;
+};
+
+/* Pieces of a rank. */
+static inline int wr_sp_pieces(const weir_sp *sp)
+{
+    return sp->o.flags & WEIR_SP_ZIGZAG ? 2 : 1;
+}
+
 /* ---- sp.c ---- */
+
+/* Piece k of a rank. */
+struct wr_sp_piece wr_sp_piece(const weir_sp *sp, int rank, int k);
+
+/* Tokens of each sequence that a rank has. */
+int64_t wr_sp_rows_of(const weir_sp *sp, int rank);
 
 /* Remembers an error of communication; returns status. */
 weir_status wr_sp_checked(weir_sp *sp, weir_status status);
@@ -74,6 +92,7 @@ weir_status wr_sp_checked(weir_sp *sp, weir_status status);
 /* ---- sp_block.c: one head of one sequence, some queries and a block of keys and values ---- */
 
 struct wr_sp_block {
+    int64_t sequence, head;     /* of the call; of all heads */
     int64_t nq, nk;             /* tokens */
     int64_t q_first, k_first;   /* their places in the sequence */
     const float *q, *k, *v;

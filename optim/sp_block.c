@@ -54,6 +54,12 @@ static void weigh(const weir_sp *sp, const struct wr_sp_sums *s, int64_t query, 
         sp->loops->scale(s->out + query * s->stride, shrink, (size_t)sp->o.head_size);
 }
 
+/* Drops of what query i of a tile gives to its first n keys. */
+static void drop(const weir_sp *sp, const struct wr_sp_block *b, const struct tile *t, int64_t i, int64_t n, float *row)
+{
+    sp->o.drop(sp->o.drop_user, b->sequence, b->head, b->q_first + t->q + i, b->k_first + t->k, n, row);
+}
+
 static void tile_forward(const weir_sp *sp, const struct wr_sp_block *b, const struct tile *t, const void *arg)
 {
     const struct wr_sp_sums *s = arg;
@@ -64,6 +70,8 @@ static void tile_forward(const weir_sp *sp, const struct wr_sp_block *b, const s
         int64_t n = visible(sp, b, t, i);
         if (n)
             weigh(sp, s, t->q + i, row, n);
+        if (n && sp->o.drop) /* after the sum: what is dropped was weighed, too */
+            drop(sp, b, t, i, n, row);
         memset(row + n, 0, (size_t)(t->nk - n) * sizeof *row);
     }
     wr_gemm(&sp->gemm, t->nq, sp->o.head_size, t->nk, 1, wr_plain(shares, t->nk), wr_plain(b->v + t->k * b->k_stride, b->k_stride), 1,
@@ -97,7 +105,11 @@ static void tile_backward(const weir_sp *sp, const struct wr_sp_block *b, const 
         float *share = shares + i * t->nk, *grad = d + i * t->nk;
         int64_t n = visible(sp, b, t, i), at = (t->q + i) * g->step;
         sp->loops->exponentials(share, g->norms[at], (size_t)n);
+        if (n && sp->o.drop)
+            drop(sp, b, t, i, n, grad);
         sp->loops->back(grad, share, g->means[at], (float)sp->o.scale, (size_t)n);
+        if (n && sp->o.drop)
+            drop(sp, b, t, i, n, share);
         memset(share + n, 0, (size_t)(t->nk - n) * sizeof *share);
         memset(grad + n, 0, (size_t)(t->nk - n) * sizeof *grad);
     }

@@ -2,7 +2,8 @@
 /*
  * The ring: queries stay, blocks of keys and values go from each rank to the next. In step t rank r has the block of rank r - t; while it
  * attends to that, it sends it on and receives the next one. With WEIR_SP_CAUSAL the block of rank j is of no use to ranks before j, so
- * it ends at the last rank, and rank r makes r steps.
+ * it ends at the last rank, and rank r makes r steps. With WEIR_SP_ZIGZAG, too, a block has a piece from each end: of the later one's keys
+ * few ranks have use, of the earlier one's nearly all, and in each step every rank attends to two of four pairs of pieces.
  *
  * Backward, the gradients of a block follow it: each rank adds its own to what has come from the rank before, and the last one sends the
  * sum to the rank that the block belongs to.
@@ -22,12 +23,12 @@ enum buffer { KEYS, KEYS_TOO, GRADS, GRADS_TOO, GRADS_IN, GRADS_HOME, BUFFERS };
 
 static int64_t block_elements(const weir_sp *sp, int rank, int64_t sequences)
 {
-    return sequences * weir_share(sp->o.length, sp->nranks, rank) * 2 * sp->width;
+    return sequences * wr_sp_rows_of(sp, rank) * 2 * sp->width;
 }
 
 static float *buffer(const weir_sp *sp, int which)
 {
-    return sp->memory + which * ((block_elements(sp, 0, sp->o.sequences) + 15) / 16 * 16); /* rank 0 has most tokens */
+    return sp->memory + which * ((sp->o.sequences * sp->most_rows * 2 * sp->width + 15) / 16 * 16);
 }
 
 /* ---- making and ending ---- */
@@ -60,9 +61,10 @@ static void tear_down(weir_sp *sp)
 
 /* ---- the way of the blocks ---- */
 
+/* Whether later ranks only look at a block. */
 static bool causal(const weir_sp *sp)
 {
-    return sp->o.flags & WEIR_SP_CAUSAL;
+    return sp->o.flags & WEIR_SP_CAUSAL && wr_sp_pieces(sp) == 1;
 }
 
 /* Steps after the first one, in which a rank has its own block. */
@@ -165,21 +167,38 @@ static void pack_keys(const weir_sp *sp, const struct wr_sp_call *c)
 
 /* ---- computing ---- */
 
-/* Head h of sequence s of this rank's queries, and the keys in a buffer, those of rank j. */
-static struct wr_sp_block block_of(const weir_sp *sp, const struct wr_sp_call *c, int buf, int j, int64_t s, int64_t h)
+/* Head h of sequence s of this rank's queries, piece by piece with the keys in a buffer, those of rank j. */
+static struct wr_sp_block block_of(const weir_sp *sp, const struct wr_sp_call *c, int buf, int j, int64_t s, int64_t h,
+                                   const struct wr_sp_piece *queries, const struct wr_sp_piece *keys)
 {
-    int64_t nk = weir_share(sp->o.length, sp->nranks, j), at = h * sp->o.head_size;
-    const float *k = buffer(sp, buf) + s * nk * 2 * sp->width + at;
-    return (struct wr_sp_block){sp->rows, nk, weir_share_first(sp->o.length, sp->nranks, sp->rank),
-                                weir_share_first(sp->o.length, sp->nranks, j), c->q + s * sp->rows * c->stride + at, k, k + sp->width,
-                                c->stride, 2 * sp->width};
+    int64_t at = h * sp->o.head_size;
+    const float *k = buffer(sp, buf) + (s * wr_sp_rows_of(sp, j) + keys->row) * 2 * sp->width + at;
+    return (struct wr_sp_block){s, h, queries->n, keys->n, queries->place, keys->place,
+                                c->q + (s * sp->rows + queries->row) * c->stride + at, k, k + sp->width, c->stride, 2 * sp->width};
 }
 
-static struct wr_sp_sums sums_of(const weir_sp *sp, const struct wr_sp_call *c, int64_t s, int64_t h)
+/* From this row of a sequence on. */
+static struct wr_sp_sums sums_of(const weir_sp *sp, const struct wr_sp_call *c, int64_t s, int64_t h, int64_t first)
 {
-    int64_t row = s * sp->rows;
+    int64_t row = s * sp->rows + first;
     return (struct wr_sp_sums){c->to + row * sp->width + h * sp->o.head_size, sp->width, sp->most + row * sp->o.heads + h,
                                sp->sum + row * sp->o.heads + h, sp->o.heads};
+}
+
+/* What this rank's queries find in the block of step t. */
+static void attend(weir_sp *sp, const struct wr_sp_call *c, int t)
+{
+    int j = block_at(sp, t), pieces = wr_sp_pieces(sp);
+    for (int64_t s = 0; s < c->sequences; s++)
+        for (int64_t h = 0; h < sp->o.heads; h++) {
+            for (int pair = 0; pair < pieces * pieces; pair++) {
+                struct wr_sp_piece queries = wr_sp_piece(sp, sp->rank, pair / pieces), keys = wr_sp_piece(sp, j, pair % pieces);
+                struct wr_sp_block block = block_of(sp, c, KEYS + t % 2, j, s, h, &queries, &keys);
+                struct wr_sp_sums sums = sums_of(sp, c, s, h, queries.row);
+                wr_sp_block_forward(sp, &block, &sums);
+            }
+            poke(sp);
+        }
 }
 
 static weir_status forward(weir_sp *sp, const struct wr_sp_call *c)
@@ -195,20 +214,14 @@ static weir_status forward(weir_sp *sp, const struct wr_sp_call *c)
         weir_status status = pass_on(sp, c, t);
         if (status != WEIR_OK)
             return status;
-        for (int64_t s = 0; s < c->sequences; s++)
-            for (int64_t h = 0; h < sp->o.heads; h++) {
-                struct wr_sp_block block = block_of(sp, c, KEYS + t % 2, block_at(sp, t), s, h);
-                struct wr_sp_sums sums = sums_of(sp, c, s, h);
-                wr_sp_block_forward(sp, &block, &sums);
-                poke(sp);
-            }
+        attend(sp, c, t);
         status = passed_on(sp);
         if (status != WEIR_OK)
             return status;
     }
     for (int64_t s = 0; s < c->sequences; s++)
         for (int64_t h = 0; h < sp->o.heads; h++) {
-            struct wr_sp_sums sums = sums_of(sp, c, s, h);
+            struct wr_sp_sums sums = sums_of(sp, c, s, h, 0);
             wr_sp_block_finish(sp, sp->rows, &sums, c->to_norms + s * sp->rows * sp->o.heads + h, sp->o.heads);
         }
     return WEIR_OK;
@@ -217,17 +230,20 @@ static weir_status forward(weir_sp *sp, const struct wr_sp_call *c)
 /* The gradients of step t: of its block in the caller's memory (step 0) or in a buffer. */
 static void compute_grads(weir_sp *sp, const struct wr_sp_call *c, int t)
 {
-    int j = block_at(sp, t);
-    int64_t nk = weir_share(sp->o.length, sp->nranks, j), stride = t ? 2 * sp->width : c->stride;
+    int j = block_at(sp, t), pieces = wr_sp_pieces(sp);
+    int64_t nk = wr_sp_rows_of(sp, j), stride = t ? 2 * sp->width : c->stride;
     float *dk = t ? buffer(sp, GRADS + t % 2) : c->dk, *dv = t ? dk + sp->width : c->dv;
     for (int64_t s = 0; s < c->sequences; s++)
         for (int64_t h = 0; h < sp->o.heads; h++) {
-            int64_t row = s * sp->rows, at = h * sp->o.head_size, key = s * nk * stride + at;
-            struct wr_sp_block block = block_of(sp, c, KEYS + t % 2, j, s, h);
-            struct wr_sp_grads grads = {c->dout + row * sp->width + at, sp->width, c->norms + row * sp->o.heads + h,
-                                        sp->sum + row * sp->o.heads + h, sp->o.heads, c->dq + row * c->stride + at, dk + key, dv + key,
-                                        c->stride, stride};
-            wr_sp_block_backward(sp, &block, &grads);
+            for (int pair = 0; pair < pieces * pieces; pair++) {
+                struct wr_sp_piece queries = wr_sp_piece(sp, sp->rank, pair / pieces), keys = wr_sp_piece(sp, j, pair % pieces);
+                struct wr_sp_block block = block_of(sp, c, KEYS + t % 2, j, s, h, &queries, &keys);
+                int64_t row = s * sp->rows + queries.row, at = h * sp->o.head_size, key = (s * nk + keys.row) * stride + at;
+                struct wr_sp_grads grads = {c->dout + row * sp->width + at, sp->width, c->norms + row * sp->o.heads + h,
+                                            sp->sum + row * sp->o.heads + h, sp->o.heads, c->dq + row * c->stride + at, dk + key, dv + key,
+                                            c->stride, stride};
+                wr_sp_block_backward(sp, &block, &grads);
+            }
             poke(sp);
         }
 }

@@ -170,7 +170,7 @@ static struct wr_sp_block block_of(const weir_sp *sp, const struct rows *a, cons
 {
     int64_t stride = sp->heads * size, each = sp->o.head_size;
     const float *q = a->first + s * a->tokens * stride + h * each, *k = b->first + s * b->tokens * stride + (sp->heads + h) * each;
-    return (struct wr_sp_block){a->tokens, b->tokens, weir_share_first(sp->o.length, sp->nranks, from_a),
+    return (struct wr_sp_block){s, weir_share_first(sp->o.heads, sp->nranks, sp->rank) + h, a->tokens, b->tokens, weir_share_first(sp->o.length, sp->nranks, from_a),
                                 weir_share_first(sp->o.length, sp->nranks, from_b), q, k, k + sp->heads * each, stride, stride};
 }
 

@@ -405,7 +405,7 @@ void wr_zero_repro_keep(weir_zero *zero, const struct wr_zero_piece *p, const do
 /* All ranks get all sums of blocks; the sum of a tensor; of the gradient's squares. */
 weir_status wr_zero_repro_share(weir_zero *zero);
 double wr_zero_repro_tensor(const weir_zero *zero, const struct wr_zero_tensor *t, int which);
-double wr_zero_repro_norm(const weir_zero *zero);
+weir_status wr_zero_repro_norm(weir_zero *zero, double *norm); /* over norm_comm, too */
 
 /* The mean of the losses of all ranks and passes. */
 weir_status wr_zero_repro_loss(weir_zero *zero, const double *losses, double *mean);

@@ -3,11 +3,14 @@
  * Reproducible steps. A rank gets its part of a section from all ranks and adds the rows in the complete binary tree over their
  * number; the sums of passes are added in the same tree, of which each level has at most one sum that waits for its neighbour.
  * Both are a binary counter: a sum goes up a level where there is one already. Additions commute, so only who is added to whom
- * counts. Norms are sums over fixed blocks, each of which is in one piece.
+ * counts. Norms are sums over fixed blocks, each of which is in one piece; the squares of tensors are added without rounding, so it does
+ * not matter which of them are on other ranks of norm_comm.
  */
+#include <math.h>
 #include <string.h>
 
 #include "base/compiler.h"
+#include "optim/exact.h"
 #include "optim/zero.h"
 
 enum { CHUNK = 256, LEVELS = 11 };
@@ -126,14 +129,19 @@ weir_status wr_zero_repro_loss(weir_zero *zero, const double *losses, double *me
     return status == WEIR_OK ? WEIR_OK : wr_zero_comm_failed(zero, status);
 }
 
-double wr_zero_repro_norm(const weir_zero *zero)
+weir_status wr_zero_repro_norm(weir_zero *zero, double *norm)
 {
-    double sum = 0;
+    struct wr_exact sum = {{0}};
     for (uint64_t u = 0; u < zero->l.nunits; u++)
         for (uint64_t i = 0; i < zero->l.units[u].ntensors; i++) {
             const struct wr_zero_tensor *t = &zero->l.units[u].tensors[i];
-            if (t->origin == t && !t->frozen && !(t->said.flags & WEIR_ZERO_NORM_ELSEWHERE))
-                sum += wr_zero_repro_tensor(zero, t, 0);
+            double square = t->origin == t && !t->frozen && !(t->said.flags & WEIR_ZERO_NORM_ELSEWHERE) ? wr_zero_repro_tensor(zero, t, 0) : 0;
+            if (isfinite(square)) /* else the step is not made, whatever the norm */
+                wr_exact_add(&sum, square);
         }
-    return sum;
+    weir_status status = WEIR_OK;
+    if (zero->o.norm_comm && weir_comm_size(zero->o.norm_comm) > 1)
+        status = weir_allreduce(zero->o.norm_comm, WEIR_IN_PLACE, sum.limbs, WR_EXACT_LIMBS, WEIR_INT64, WEIR_SUM);
+    *norm = wr_exact_round(&sum);
+    return status == WEIR_OK ? WEIR_OK : wr_zero_comm_failed(zero, status);
 }

@@ -72,8 +72,9 @@ static weir_status agree(weir_zero *zero, const weir_zero_step_options *options,
         if (status == WEIR_OK)
             status = sum_up(zero, zero->all, numbers, NUMBERS);
     }
+    double norm = 0;
     if (status == WEIR_OK && wr_zero_reproducible(zero) && (status = wr_zero_repro_share(zero)) == WEIR_OK)
-        numbers[NORM] = wr_zero_repro_norm(zero);
+        status = wr_zero_repro_norm(zero, &norm);
     if (status == WEIR_OK && zero->o.norm_comm) {
         double over[3] = {numbers[NORM], numbers[BAD], numbers[STOP]};
         status = sum_up(zero, zero->o.norm_comm, over, 3);
@@ -81,6 +82,8 @@ static weir_status agree(weir_zero *zero, const weir_zero_step_options *options,
         numbers[BAD] = over[1];
         numbers[STOP] = over[2];
     }
+    if (wr_zero_reproducible(zero))
+        numbers[NORM] = norm;
     return status;
 }
 

@@ -11,13 +11,19 @@ struct head {
     uint32_t element;  /* number, for dropout, of that matrix' first element */
 };
 
+uint32_t gpt_attention_element(const struct gpt_pass *p, int64_t sequence, int64_t head)
+{
+    uint64_t matrix = (uint64_t)(p->first + sequence) * (uint64_t)p->config->heads + (uint64_t)head, n = (uint64_t)p->config->context;
+    return (uint32_t)(matrix * n * n);
+}
+
 static struct head head_of(const struct gpt_pass *p, int sequence, int h)
 {
     const struct gpt_config *c = p->config;
     int64_t square = (int64_t)p->length * p->length, row = (int64_t)sequence * p->length, first = h * (c->width / c->heads);
     int before, heads = gpt_own(c, c->heads, &before), width = gpt_pass_attended(p);
     return (struct head){row * 3 * width + first, row * width + first, ((int64_t)sequence * heads + h) * square,
-                         (uint32_t)(((uint64_t)(p->first + sequence) * (uint64_t)c->heads + (uint64_t)(before + h)) * (uint64_t)square)};
+                         gpt_attention_element(p, sequence, before + h)};
 }
 
 /* The shares as values are added up with them: after dropout. */
@@ -36,7 +42,7 @@ void gpt_attention(const struct gpt_pass *p, int layer, const struct gpt_block_a
     struct gpt_drop drop = gpt_pass_drop(p, layer, GPT_DROP_ATTENTION);
     real scale = 1 / (real)sqrt(size);
     if (p->attend) {
-        p->attend->forward(p->attend, p, a);
+        p->attend->forward(p->attend, p, layer, a);
         return;
     }
     for (int s = 0; s < p->sequences; s++)
@@ -60,7 +66,7 @@ void gpt_attention_back(const struct gpt_pass *p, int layer, const struct gpt_bl
     real scale = 1 / (real)sqrt(size);
     real *dshares = p->scratch + 2 * gpt_pass_rows(p) * p->config->width, *scratch = dshares + square;
     if (p->attend) {
-        p->attend->backward(p->attend, p, a, dheads, dqkv);
+        p->attend->backward(p->attend, p, layer, a, dheads, dqkv);
         return;
     }
     for (int s = 0; s < p->sequences; s++)

@@ -1,27 +1,8 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /* A block: x + attention(norm(x)), and to that the perceptron of its norm. */
 #include "examples/gpt/layers.h"
-#include "examples/gpt/random.h"
 
 #include <math.h>
-
-struct gpt_drop gpt_pass_drop(const struct gpt_pass *p, int layer, enum gpt_drop_site site)
-{
-    struct gpt_drop drop = {0, 0, 1};
-    double share = p->config->dropout;
-    if (!p->training || share <= 0)
-        return drop;
-    drop.key = (uint32_t)(gpt_key(p->dropout_key, (uint64_t)layer * 4 + site) >> 32);
-    drop.threshold = (uint32_t)(share * 0x1p32);
-    drop.scale = (real)(1 / (1 - share));
-    return drop;
-}
-
-/* The number, for dropout, of the first element of what has `cols` numbers for each token. */
-static uint32_t first_element(const struct gpt_pass *p, int cols)
-{
-    return (uint32_t)((uint64_t)p->first * (uint64_t)p->length * (uint64_t)cols);
-}
 
 /* Gives out parts of an array; with memory NULL it only counts. */
 struct parts {
@@ -134,14 +115,14 @@ void gpt_block(const struct gpt_pass *p, int layer, const real *const *w, const 
     gpt_attention(p, layer, a);
     linear(p, attended, c, a->heads, w[GPT_OUT_WEIGHT], 0, a->mid);
     gpt_pass_sum(p, a->mid);
-    k->residual(rows, c, x, w[GPT_OUT_BIAS], &out, first_element(p, c), a->mid);
+    gpt_residual_rows(p, &out, x, w[GPT_OUT_BIAS], a->mid);
 
     k->norm(rows, c, a->mid, w[GPT_LN2_WEIGHT], w[GPT_LN2_BIAS], a->norm2, a->stats2);
     linear(p, c, inner, a->norm2, w[GPT_FC_WEIGHT], 0, a->fc);
     k->gelu(rows, inner, a->fc, w[GPT_FC_BIAS], a->gelu);
     linear(p, inner, c, a->gelu, w[GPT_PROJ_WEIGHT], 0, y);
     gpt_pass_sum(p, y);
-    k->residual(rows, c, a->mid, w[GPT_PROJ_BIAS], &proj, first_element(p, c), y);
+    gpt_residual_rows(p, &proj, a->mid, w[GPT_PROJ_BIAS], y);
 }
 
 /* The gradient behind a dropout: in `kept`, or dy itself where nothing is dropped. */
@@ -150,7 +131,7 @@ static const real *masked(const struct gpt_pass *p, int layer, enum gpt_drop_sit
     struct gpt_drop drop = gpt_pass_drop(p, layer, site);
     if (!drop.threshold)
         return dy;
-    p->kernels->drop(gpt_pass_rows(p) * p->config->width, dy, &drop, first_element(p, p->config->width), kept);
+    gpt_drop_rows(p, &drop, dy, kept);
     return kept;
 }
 

@@ -23,26 +23,25 @@ void gpt_embed(const struct gpt_pass *p, const real *wte, const real *wpe, const
     }
     gpt_pass_sum(p, y);
     for (int64_t i = 0; i < rows; i++) {
-        const real *position = wpe + (p->position + i % p->length) * c;
+        const real *position = wpe + (int64_t)gpt_pass_place(p, (int)(i % p->length)) * c;
         for (int j = 0; j < c; j++)
             y[i * c + j] += position[j];
     }
     struct gpt_drop drop = gpt_pass_drop(p, p->config->layers, GPT_DROP_EMBEDDING);
     if (drop.threshold)
-        p->kernels->drop(rows * c, y, &drop, (uint32_t)((uint64_t)p->first * (uint64_t)p->length * (uint64_t)c), y);
+        gpt_drop_rows(p, &drop, y, y);
 }
 
 void gpt_embed_back(const struct gpt_pass *p, const int32_t *tokens, const real *dy, real *dwte, real *dwpe)
 {
     int c = p->config->width, word, words = gpt_own(p->config, p->config->vocabulary, &word);
     struct gpt_drop drop = gpt_pass_drop(p, p->config->layers, GPT_DROP_EMBEDDING);
-    uint32_t element = (uint32_t)((uint64_t)p->first * (uint64_t)p->length * (uint64_t)c);
-    for (int64_t i = 0; i < gpt_pass_rows(p); i++, dy += c, element += (uint32_t)c) {
+    for (int64_t i = 0; i < gpt_pass_rows(p); i++, dy += c) {
         bool own = tokens[i] >= word && tokens[i] < word + words;
-        real *token = own ? dwte + (int64_t)(tokens[i] - word) * c : NULL, *position = dwpe + (p->position + i % p->length) * c;
+        real *token = own ? dwte + (int64_t)(tokens[i] - word) * c : NULL, *position = dwpe + (int64_t)gpt_pass_place(p, (int)(i % p->length)) * c;
         const real *d = dy;
         if (drop.threshold) {
-            p->kernels->drop(c, dy, &drop, element, p->scratch);
+            p->kernels->drop(c, dy, &drop, gpt_row_element(p, i), p->scratch);
             d = p->scratch;
         }
         for (int j = 0; j < c && own; j++)

@@ -47,9 +47,11 @@ void gpt_trainer_slice(struct gpt_trainer *t, int64_t sequences)
 {
     const struct gpt_pass *p = &t->micro.pass;
     for (int64_t s = 0; s < sequences && p->length < t->config.context; s++) {
-        int64_t from = s * t->config.context + p->position, to = s * p->length;
-        memmove(t->tokens + to, t->tokens + from, (size_t)p->length * sizeof *t->tokens);
-        memmove(t->targets + to, t->targets + from, (size_t)p->length * sizeof *t->targets);
+        for (int i = 0; i < p->length; i++) {
+            int64_t from = s * t->config.context + gpt_pass_place(p, i), to = s * p->length + i;
+            t->tokens[to] = t->tokens[from];
+            t->targets[to] = t->targets[from];
+        }
     }
 }
 
@@ -57,7 +59,7 @@ weir_status gpt_trainer_validate(struct gpt_trainer *t, double *loss)
 {
     const struct gpt_data *d = t->data;
     int64_t size = t->micro.pass.sequences, stride = size * t->job->replicas;
-    double mine = 0, sum;
+    double mine = 0;
     const real *logits;
     *loss = NAN;
     if (!d->checks)
@@ -66,14 +68,15 @@ weir_status gpt_trainer_validate(struct gpt_trainer *t, double *loss)
         int n = (int)(d->checks - i < size ? d->checks - i : size);
         gpt_data_check(d, i, n, t->tokens, t->targets);
         gpt_trainer_slice(t, n);
-        weir_status status = gpt_trainer_forward(t, n, t->micro.pass.length, t->tokens, t->targets, &mine, &logits);
+        double *sum = t->losses ? &t->losses[i / size] : &mine;
+        weir_status status = gpt_trainer_forward(t, n, t->micro.pass.length, t->tokens, t->targets, sum, &logits);
         if (status != WEIR_OK)
             return status;
     }
     mine = t->job->way ? 0 : mine; /* the same on all that divide a layer */
-    weir_status status = weir_allreduce(t->job->all, &mine, &sum, 1, WEIR_FP64, WEIR_SUM);
+    weir_status status = gpt_trainer_sum(t, &mine, 1);
     if (status == WEIR_OK)
-        *loss = sum / (double)(d->checks * t->config.context);
+        *loss = mine / (double)(d->checks * t->config.context);
     return status;
 }
 
@@ -93,15 +96,6 @@ static int32_t draw(const struct gpt_trainer *t, const real *logits, double *sha
     return v - 1;
 }
 
-/* Which rank along sp has a token. Where sequences are divided they are always whole; what follows the last token is not looked at. */
-static int slice_of(const struct gpt_trainer *t, int token)
-{
-    int slice = 0;
-    while (weir_share_first(t->config.context, t->job->slices, slice + 1) <= token)
-        slice++;
-    return slice;
-}
-
 weir_status gpt_trainer_sample(struct gpt_trainer *t, const int32_t *prompt, int length, int n, int32_t *tokens)
 {
     int context = t->config.context;
@@ -116,10 +110,13 @@ weir_status gpt_trainer_sample(struct gpt_trainer *t, const int32_t *prompt, int
     }
     for (int i = 0; i < n && status == WEIR_OK; i++) {
         const real *logits;
-        int slice = slice_of(t, length - 1), here = t->job->slices > 1 ? t->micro.pass.length : length;
-        status = gpt_trainer_forward(t, 1, here, window + t->micro.pass.position, NULL, &none, &logits);
+        int64_t row; /* where sequences are divided they are always whole; what follows the last token is not looked at */
+        int slice = gpt_sequence_owner(&t->sequence, length - 1, &row), here = t->job->slices > 1 ? t->micro.pass.length : length;
+        memcpy(t->tokens, window, (size_t)context * sizeof *window);
+        gpt_trainer_slice(t, 1);
+        status = gpt_trainer_forward(t, 1, here, t->tokens, NULL, &none, &logits);
         if (status == WEIR_OK && logits && slice == t->job->slice)
-            status = gpt_divide_words(&t->divide, &t->config, logits, length - 1 - t->micro.pass.position, &logits);
+            status = gpt_divide_words(&t->divide, &t->config, logits, row, &logits);
         if (status == WEIR_OK && logits && slice == t->job->slice)
             tokens[i] = draw(t, logits, shares, i);
         if (status == WEIR_OK)

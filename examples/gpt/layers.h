@@ -21,9 +21,9 @@ struct gpt_block_acts;
 /* Attention where the tokens of a sequence are on several ranks; its other layers look at one token at a time. */
 struct gpt_attend {
     weir_status status; /* the first error; after one nothing is computed any more */
-    void (*forward)(struct gpt_attend *attend, const struct gpt_pass *pass, const struct gpt_block_acts *acts);
-    void (*backward)(struct gpt_attend *attend, const struct gpt_pass *pass, const struct gpt_block_acts *acts, const real *dheads,
-                     real *dqkv);
+    void (*forward)(struct gpt_attend *attend, const struct gpt_pass *pass, int layer, const struct gpt_block_acts *acts);
+    void (*backward)(struct gpt_attend *attend, const struct gpt_pass *pass, int layer, const struct gpt_block_acts *acts,
+                     const real *dheads, real *dqkv);
 };
 
 /* Layers whose matrices are divided among ranks; each then computes with the same rows. */
@@ -43,6 +43,7 @@ struct gpt_pass {
     int sequences;
     int length;            /* tokens of each on this rank, at most the context */
     int position;          /* of the first of them in its sequence */
+    int before, jump;      /* the first so many of them lie one after the other; those behind them lie that much further on */
     struct gpt_attend *attend; /* NULL: sequences are whole */
     uint64_t dropout_key;  /* of this training step; looked at where config->dropout is not 0 */
     bool training;         /* dropout takes place */
@@ -83,10 +84,26 @@ static inline int64_t gpt_pass_rows(const struct gpt_pass *pass)
     return (int64_t)pass->sequences * pass->length;
 }
 
+/* The place in its sequence of a token of this rank. */
+static inline int gpt_pass_place(const struct gpt_pass *pass, int token)
+{
+    return pass->position + token + (token >= pass->before ? pass->jump : 0);
+}
+
 /* Where dropout takes place; with `layer` they say which elements. */
 enum gpt_drop_site { GPT_DROP_ATTENTION, GPT_DROP_OUT, GPT_DROP_PROJ, GPT_DROP_EMBEDDING };
 
 struct gpt_drop gpt_pass_drop(const struct gpt_pass *pass, int layer, enum gpt_drop_site site);
+
+/* The number, for dropout, of the first element of a row of `width` elements. */
+uint32_t gpt_row_element(const struct gpt_pass *pass, int64_t row);
+
+/* The number of the first element of an attention matrix, context x context, of one head of all. */
+uint32_t gpt_attention_element(const struct gpt_pass *pass, int64_t sequence, int64_t head);
+
+/* y = drop(x), and y = x + drop(y + bias), of all rows. */
+void gpt_drop_rows(const struct gpt_pass *pass, const struct gpt_drop *drop, const real *x, real *y);
+void gpt_residual_rows(const struct gpt_pass *pass, const struct gpt_drop *drop, const real *x, const real *bias, real *y);
 
 /* What a block keeps of its forward pass. */
 struct gpt_block_acts {

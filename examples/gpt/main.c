@@ -11,6 +11,7 @@
 #include "examples/gpt/measure.h"
 #include "examples/gpt/ngram.h"
 #include "examples/gpt/report.h"
+#include "examples/gpt/settings.h"
 
 static volatile sig_atomic_t asked_to_stop;
 
@@ -31,6 +32,7 @@ static void catch_signals(void)
 struct run {
     struct gpt_job job;
     struct gpt_options options;
+    struct gpt_settings settings;
     struct gpt_data data;
     struct gpt_trainer trainer;
     struct gpt_checkpoint checkpoint;
@@ -77,10 +79,13 @@ static enum gpt_stop train(struct run *r)
         must(r, gpt_trainer_step(t, asked_to_stop ? GPT_STOP_SIGNAL : used >= 1 ? GPT_STOP_TIME : GPT_GO_ON, used, &step));
         gpt_report_step(&r->report, &step);
         r->failed = !step.stop && !after_step(r, &checked);
+        t->trace.on = t->trace.on && t->step < r->report.first_step + o->trace_steps;
     }
     if (checked != t->step && step.stop != GPT_STOP_SIGNAL && !r->failed)
         validate(r);
     r->failed = r->failed || !gpt_checkpoint_save(&r->checkpoint, t) || !gpt_checkpoint_export(t);
+    t->trace.on = false;
+    r->failed = (o->trace && !gpt_trace_write(&t->trace, &r->job, o->trace)) || r->failed;
     return step.stop;
 }
 
@@ -132,17 +137,19 @@ static bool prepare(struct run *r)
 {
     char why[1024] = "";
     const struct gpt_options *o = &r->options;
-    struct gpt_data_options data = {(int)o->context, (int)o->vocabulary, o->validation, o->eval_sequences, (uint64_t)o->seed};
     weir_error error;
-    if (!gpt_job_agree(&r->job, gpt_data_open(&r->data, &data, o->npaths, o->paths, why, sizeof why), why))
-        return false;
     if (!gpt_job_agree(&r->job, !o->measure || weir_comm_size(r->job.world) == 1, "--measure is for one rank"))
         return false;
     if (!gpt_job_check(&r->job, gpt_job_arrange(&r->job, (int)o->pp, (int)o->dp, (int)o->sp, (int)o->tp, &error), &error))
         return false;
-    r->threads = o->threads ? (int)o->threads : gpt_job_processors(&r->job);
+    if (!gpt_settings_read(&r->settings, &r->job, &r->options))
+        return false;
+    struct gpt_data_options data = {(int)o->context, (int)o->vocabulary, o->validation, o->eval_sequences, (uint64_t)o->seed};
+    if (!gpt_job_agree(&r->job, gpt_data_open(&r->data, &data, o->npaths, o->paths, why, sizeof why), why))
+        return false;
+    r->threads = o->threads ? (int)o->threads : o->reproducible ? 1 : gpt_job_processors(&r->job);
     openblas_set_num_threads(r->threads);
-    if (!gpt_trainer_create(&r->trainer, &r->job, o, &r->data) || !gpt_checkpoint_read(&r->trainer) ||
+    if (!gpt_trainer_create(&r->trainer, &r->job, o, &r->settings, &r->data) || !gpt_checkpoint_read(&r->trainer) ||
         !gpt_checkpoint_open(&r->checkpoint, &r->trainer))
         return false;
     return gpt_job_agree(&r->job, gpt_report_open(&r->report, &r->trainer, why, sizeof why), why);
@@ -166,6 +173,8 @@ static int run(struct run *r, int argc, char **argv)
         gpt_report_begin(&r->report, r->threads);
         if (r->options.baseline)
             baseline(r);
+        if (r->options.trace)
+            must(r, gpt_trace_begin(&r->trainer.trace, &r->job));
         enum gpt_stop reason = train(r);
         if (r->options.sample && reason != GPT_STOP_SIGNAL && !r->failed)
             sample(r);
@@ -177,6 +186,7 @@ static int run(struct run *r, int argc, char **argv)
     gpt_report_close(&r->report);
     gpt_checkpoint_close(&r->checkpoint);
     gpt_trainer_free(&r->trainer);
+    gpt_settings_free(&r->settings);
     gpt_data_close(&r->data);
     return good && !r->failed ? GOOD : FAILED;
 }

@@ -54,6 +54,10 @@ static const struct row {
     {"schedule", "NAME", TEXT, AT(schedule), 0, 0, "of the pipeline: gpipe, 1f1b, interleaved, looped-bfs, zb-h1, zb-h2, zb-v (1f1b)"},
     {"chunks", "N", INTEGER, AT(chunks), 0, 64, "parts of the model on each stage (0: what the schedule is made for)"},
     {"cut", "HOW", TEXT, AT(cut), 0, 0, "layers on the stages: uniform, or by parameters (uniform)"},
+    {"config", "FILE", TEXT, AT(config), 0, 0,
+     "ZeRO, batch sizes, optimizer and schedule as this JSON file says in DeepSpeed's words; options of the line come first"},
+    {"reproducible", NULL, FLAG, AT(reproducible), 0, 0,
+     "the same bits on any grid of pp x dp that has as many sequences in a micro-batch (1 if --microbatches is not given)"},
     {"threads", "N", INTEGER, AT(threads), 0, 1024, "threads of OpenBLAS on each rank (0: its processors)"},
     {"validation", "SHARE", NUMBER, AT(validation), 0, 0.9, "end of each file that is kept for validation (0.1)"},
     {"eval-every", "N", INTEGER, AT(eval_every), 0, 1e12, "steps between validations (200; 0: at the end only)"},
@@ -71,6 +75,8 @@ static const struct row {
     {"json", NULL, FLAG, AT(json), 0, 0, "lines are JSON objects"},
     {"log", "FILE", TEXT, AT(log), 0, 0, "JSON lines go there, too"},
     {"plot", "FILE", TEXT, AT(plot), 0, 0, "in the end gnuplot draws the loss into this PNG file"},
+    {"trace", "FILE", TEXT, AT(trace), 0, 0, "what each rank did when, for chrome://tracing or Perfetto"},
+    {"trace-steps", "N", INTEGER, AT(trace_steps), 1, 1e6, "of so many steps, the first ones (20)"},
     {"measure", "N", INTEGER, AT(measure), 0, 1000, "in the end N steps are timed beside their matrix products (one rank, --zero 0)"},
     {"help", NULL, FLAG, AT(help), 0, 0, "this text"},
 #undef AT
@@ -143,6 +149,14 @@ static bool set(struct gpt_options *o, const struct row *row, const char *value,
     return true;
 }
 
+bool gpt_options_given(const struct gpt_options *o, const char *name)
+{
+    for (int i = 0; i < NROWS; i++)
+        if (!strcmp(rows[i].name, name))
+            return o->given[i / 64] >> i % 64 & 1;
+    return false;
+}
+
 bool gpt_options_parse(int argc, char **argv, struct gpt_options *o, char *why, size_t size)
 {
     struct option longs[NROWS + 1] = {{NULL, 0, NULL, 0}};
@@ -153,7 +167,7 @@ bool gpt_options_parse(int argc, char **argv, struct gpt_options *o, char *why, 
                               .lr_schedule = "cosine", .warmup = 20, .weight_decay = 0.1, .beta2 = 0.99, .clip = 1, .seed = 1,
                               .zero = 3, .pp = 1, .sp = 1, .tp = 1, .ep = 1, .sp_method = "ulysses", .schedule = "1f1b",
                               .cut = "uniform", .validation = 0.1, .eval_every = 200, .eval_sequences = 1000,
-                              .prompt = "\n", .temperature = 0.8, .log_every = 20};
+                              .prompt = "\n", .temperature = 0.8, .log_every = 20, .trace_steps = 20};
     set_preset(o, "tiny", why, size);
     opterr = 0;
     optind = 1;
@@ -162,6 +176,8 @@ bool gpt_options_parse(int argc, char **argv, struct gpt_options *o, char *why, 
             o->help = true;
         else if (c == 'o' && !set(o, &rows[which], optarg, why, size))
             return false;
+        else if (c == 'o')
+            o->given[which / 64] |= (uint64_t)1 << which % 64;
         else if (c == ':')
             return fail(why, size, "%s needs a value", argv[optind - 1]);
         else if (c == '?')
@@ -177,10 +193,10 @@ bool gpt_options_parse(int argc, char **argv, struct gpt_options *o, char *why, 
         return fail(why, size, "--resume and --import exclude each other");
     if (o->measure && o->zero)
         return fail(why, size, "--measure needs --zero 0");
+    if (o->reproducible && (o->tp > 1 || o->sp > 1))
+        return fail(why, size, "--reproducible is for grids of pp and dp: with --tp and --sp sums are made in another order");
     if (o->final_lr < 0)
         o->final_lr = o->lr / 10;
-    if (!o->microbatches)
-        o->microbatches = o->pp;
     if (strcmp(o->dtype, "fp32") && strcmp(o->dtype, "bf16"))
         return fail(why, size, "--dtype is fp32 or bf16, not '%s'", o->dtype);
     if (o->ep != 1)

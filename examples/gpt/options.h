@@ -25,17 +25,23 @@ struct gpt_options {
     /* data, and what is shown */
     double validation, temperature;
     int64_t eval_every, eval_sequences, log_every, sample, measure;
-    const char *prompt, *log, *plot;
+    const char *prompt, *log, *plot, *trace;
+    int64_t trace_steps;
     /* checkpoints */
     const char *save, *resume, *import, *export;
     int64_t save_every;
-    bool baseline, json, help;
+    const char *config;
+    bool baseline, json, help, reproducible;
     char **paths; /* files and folders to train on */
     int npaths;
+    uint64_t given[2]; /* a bit for each option that was on the command line; see gpt_options_given() */
 };
 
 /* false and a sentence when the arguments make no sense. Reads argv during the call; strings stay argv's. */
 bool gpt_options_parse(int argc, char **argv, struct gpt_options *options, char *why, size_t size);
+
+/* Whether an option, by its name without hyphens, was on the command line. */
+bool gpt_options_given(const struct gpt_options *options, const char *name);
 
 void gpt_options_help(FILE *out);
 

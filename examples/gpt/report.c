@@ -48,7 +48,7 @@ __attribute__((format(printf, 2, 3))) static void line(const struct gpt_report *
 static const char *number(char *text, size_t size, double x)
 {
     if (isfinite(x))
-        snprintf(text, size, "%.9g", x);
+        snprintf(text, size, "%.17g", x); /* all its bits */
     else
         snprintf(text, size, "null");
     return text;
@@ -268,6 +268,10 @@ void gpt_report_end(struct gpt_report *r, enum gpt_stop stop)
     plot(r);
     line(r, "memory of a rank: parameters, gradients and states %.2f MiB, %.2f by the formula; activations %.2f MiB",
          (double)t->memory / 0x1p20, (double)t->shards.formula / 0x1p20, (double)activations / 0x1p20);
+    if (t->options->trace)
+        line(r, "trace: %s", t->options->trace);
+    if (t->options->save)
+        line(r, "checkpoints: %s", t->options->save);
     line(r, "%s after %lld steps and %.1f s", reason, (long long)r->trainer->step, gpt_report_seconds(r));
     json(r, "{\"event\": \"end\", \"reason\": \"%s\", \"step\": %lld, \"seconds\": %.3f, \"memory\": %llu, "
          "\"memory_formula\": %llu, \"activations\": %lld}",

@@ -34,7 +34,7 @@ static weir_status use(void *user, int unit, bool backward, const real *const **
     struct gpt_shards *s = user;
     uint64_t local = (uint64_t)s->local[unit];
     struct gpt_pointers *p = &s->pointers[local];
-    bool beside = unit == 0 && s->tied;
+    bool beside = s->reproducible || (unit == 0 && s->tied);
     weir_status status = backward && !beside ? weir_zero_before_backward(s->zero, local) : weir_zero_before_forward(s->zero, local);
     if (status != WEIR_OK)
         return status;
@@ -43,15 +43,18 @@ static weir_status use(void *user, int unit, bool backward, const real *const **
     *w = p->w;
     if (backward)
         *dw = p->dw;
-    return parameters(s, unit, p->w);
+    if (backward && s->reproducible)
+        status = gpt_leaves_grads(&s->leaves, unit, p->dw);
+    return status == WEIR_OK ? parameters(s, unit, p->w) : status;
 }
 
 static weir_status done(void *user, int unit, bool backward)
 {
     struct gpt_shards *s = user;
     uint64_t local = (uint64_t)s->local[unit];
+    bool beside = s->reproducible || (unit == 0 && s->tied);
     gpt_widen_done(&s->widen, unit);
-    return backward && !(unit == 0 && s->tied) ? weir_zero_after_backward(s->zero, local) : weir_zero_after_forward(s->zero, local);
+    return backward && !beside ? weir_zero_after_backward(s->zero, local) : weir_zero_after_forward(s->zero, local);
 }
 
 /* Initial values by the model's own numbers of units, so that they are the same however it is cut. */
@@ -86,8 +89,26 @@ static weir_status make_rule(struct gpt_shards *s, const struct gpt_options *o, 
     status = weir_schedule_check(&s->schedule, error);
     if (status == WEIR_OK)
         status = weir_rule_create(&rule, &s->rule, error);
-    if (status == WEIR_OK && s->config->ways > 1 && weir_rule_access(s->rule) != WEIR_ACCESS_ELEMENT) {
-        snprintf(error->message, sizeof error->message, "--rule %s looks at whole tensors, which --tp divides", o->rule);
+    s->group.rule = s->rule;
+    s->group.weight_decay = o->weight_decay;
+    return status;
+}
+
+/* How parameters are updated: as --config says, or the command line. */
+static weir_status make_group(struct gpt_shards *s, const struct gpt_options *o, const struct gpt_settings *settings, weir_error *error)
+{
+    weir_status status = WEIR_OK;
+    s->group = (weir_group)WEIR_GROUP_INIT;
+    if (settings->optimizer) {
+        s->group = settings->group;
+        s->schedule = settings->schedule;
+    } else {
+        status = make_rule(s, o, error);
+    }
+    s->group.schedule = &s->schedule;
+    if (status == WEIR_OK && s->config->ways > 1 && weir_rule_access(s->group.rule) != WEIR_ACCESS_ELEMENT) {
+        snprintf(error->message, sizeof error->message, "the update rule %s looks at whole tensors, which --tp divides",
+                 settings->optimizer ? "of --config" : o->rule);
         return WEIR_ERR_UNSUPPORTED;
     }
     return status;
@@ -121,7 +142,7 @@ static weir_zero_unit describe(struct gpt_shards *s, int local, bool counted_els
     return unit;
 }
 
-/* For a model to which the engine's usual sizes are large: as much memory at once as a few of its units take. */
+/* Without a file that says it, for a model to which the engine's usual sizes are large: as much memory at once as a few of its units take. */
 static void fit_budgets(const struct gpt_shards *s, weir_zero_options *options)
 {
     enum { PARTS = 8, LEAST = 1 << 20 };
@@ -133,33 +154,33 @@ static void fit_budgets(const struct gpt_shards *s, weir_zero_options *options)
     options->prefetch_bytes = 2 * part < options->prefetch_bytes ? 2 * part : options->prefetch_bytes;
 }
 
-static weir_status make_engine(struct gpt_shards *s, const struct gpt_job *job, const struct gpt_options *o, int64_t passes,
-                               bool apart, weir_error *error)
+static weir_status make_engine(struct gpt_shards *s, const struct gpt_job *job, const struct gpt_options *o,
+                               const struct gpt_settings *settings, const struct gpt_share *share, weir_error *error)
 {
     enum { NAMES = GPT_BLOCK_TENSORS + 1 };
-    weir_zero_options options = WEIR_ZERO_OPTIONS_INIT;
+    weir_zero_options options = settings->zero;
     weir_zero_budget budget = {.size = sizeof budget};
-    weir_group group = WEIR_GROUP_INIT;
     size_t n = (size_t)s->nunits;
     weir_zero_unit *units = calloc(n, sizeof *units);
     weir_zero_tensor *tensors = calloc(n * NAMES, sizeof *tensors);
     struct gpt_tensor *names = calloc(n * NAMES, sizeof *names);
     weir_status status = WEIR_ERR_NO_MEMORY;
-    group.rule = s->rule;
-    group.schedule = &s->schedule;
-    group.weight_decay = o->weight_decay;
     options.stage = (uint64_t)o->zero;
-    options.groups = &group;
+    options.groups = &s->group;
     options.ngroups = 1;
-    options.accumulate = (uint64_t)passes;
+    options.accumulate = (uint64_t)share->passes;
+    options.flags |= o->reproducible ? WEIR_ZERO_REPRODUCIBLE : 0;
     options.clip_norm = o->clip;
-    fit_budgets(s, &options);
+    if (!settings->config)
+        fit_budgets(s, &options);
     if (s->narrow) /* gradients are added up in fp32, and are rounded to travel */
-        options.param_type = options.reduce_type = WEIR_BF16;
+        options.param_type = WEIR_BF16;
+    if (s->narrow && !s->reproducible)
+        options.reduce_type = WEIR_BF16;
     options.norm_comm = weir_comm_size(job->parts) > 1 ? job->parts : NULL;
     if (units && tensors && names) {
         for (int u = 0; u < s->nunits; u++)
-            units[u] = describe(s, u, s->unit[u] == 0 && apart && job->stage != 0, tensors + u * NAMES, names + u * NAMES);
+            units[u] = describe(s, u, s->unit[u] == 0 && share->apart && job->stage != 0, tensors + u * NAMES, names + u * NAMES);
         status = weir_zero_create(job->shard, &options, units, n, &s->zero, error);
         if (status == WEIR_OK && weir_zero_estimate(&options, units, n, weir_comm_size(job->shard), &budget, NULL) == WEIR_OK)
             s->formula = budget.total_bytes;
@@ -200,20 +221,23 @@ static weir_status list_units(struct gpt_shards *s, const bool *marks)
 }
 
 bool gpt_shards_create(struct gpt_shards *s, struct gpt_job *job, const struct gpt_config *config, const struct gpt_options *o,
-                       const bool *marks, int64_t passes, bool apart)
+                       const struct gpt_settings *settings, const struct gpt_share *share)
 {
     weir_error error = {.status = WEIR_OK};
     *s = (struct gpt_shards){.config = config, .seed = (uint64_t)o->seed, .store = {s, use, done}};
-    weir_status status = list_units(s, marks);
+    weir_status status = list_units(s, share->marks);
     s->narrow = !strcmp(o->dtype, "bf16");
     gpt_widen_create(&s->widen);
+    s->reproducible = o->reproducible;
+    if (status == WEIR_OK && s->reproducible)
+        status = gpt_leaves_create(&s->leaves, config, share->marks, share->begins, share->ends, share->micros);
     if (status == WEIR_OK)
-        status = make_rule(s, o, &error);
+        status = make_group(s, o, settings, &error);
     if (!gpt_job_check(job, status, &error))
         return false;
-    if (!gpt_job_check(job, make_engine(s, job, o, passes, apart, &error), &error))
+    if (!gpt_job_check(job, make_engine(s, job, o, settings, share, &error), &error))
         return false;
-    return !apart || gpt_job_check(job, make_tied(s, job, &error), &error);
+    return !share->apart || gpt_job_check(job, make_tied(s, job, &error), &error);
 }
 
 void gpt_shards_free(struct gpt_shards *s)
@@ -222,6 +246,7 @@ void gpt_shards_free(struct gpt_shards *s)
     weir_zero_free(s->zero);
     weir_rule_free(s->rule);
     gpt_widen_free(&s->widen);
+    gpt_leaves_free(&s->leaves);
     free(s->tied_grad);
     free(s->unit);
     free(s->local);
@@ -229,8 +254,24 @@ void gpt_shards_free(struct gpt_shards *s)
     *s = (struct gpt_shards){.zero = NULL};
 }
 
-weir_status gpt_shards_join_tied(struct gpt_shards *s)
+/* The gradients of a pass in their canonical order. */
+static weir_status join_leaves(struct gpt_shards *s)
 {
+    weir_status status = gpt_leaves_join(&s->leaves, s->tied);
+    for (int u = s->nunits - 1; u >= 0 && status == WEIR_OK; u--) {
+        status = weir_zero_before_backward(s->zero, (uint64_t)u);
+        for (int t = 0; t < gpt_unit_tensors(s->config, s->unit[u]) && status == WEIR_OK; t++)
+            gpt_leaves_take(&s->leaves, s->unit[u], t, weir_zero_grad(s->zero, (uint64_t)u, (uint64_t)t));
+        if (status == WEIR_OK)
+            status = weir_zero_after_backward(s->zero, (uint64_t)u);
+    }
+    return status;
+}
+
+weir_status gpt_shards_join(struct gpt_shards *s)
+{
+    if (s->reproducible)
+        return join_leaves(s);
     if (!s->tied)
         return WEIR_OK;
     uint64_t n = (uint64_t)gpt_unit_size(s->config, 0), local = (uint64_t)s->local[0];

@@ -10,16 +10,19 @@
 #define GPT_SHARDS_H
 
 #include "examples/gpt/job.h"
+#include "examples/gpt/leaves.h"
 #include "examples/gpt/options.h"
 #include "examples/gpt/part.h"
+#include "examples/gpt/settings.h"
 #include "examples/gpt/widen.h"
 
 struct gpt_shards {
     struct gpt_store store;
     const struct gpt_config *config;
     uint64_t seed;
-    weir_rule *rule;
+    weir_rule *rule;  /* NULL: that of --config */
     weir_schedule schedule;
+    weir_group group; /* of all parameters */
     weir_zero *zero;
     bool narrow;      /* parameters are stored in bf16 */
     struct gpt_widen widen;
@@ -30,17 +33,28 @@ struct gpt_shards {
     struct gpt_pointers *pointers;
     weir_comm *tied;  /* with the stage that has wte, too; NULL: there is none, or this is neither of them */
     float *tied_grad; /* of wte, in this pass */
+    bool reproducible;
+    struct gpt_leaves leaves; /* if so: gradients, until the end of a pass */
+};
+
+/* The units that a rank's parts are made of, and how they are trained. */
+struct gpt_share {
+    const bool *marks;  /* by the model's units */
+    bool begins, ends;  /* the first and the last layer are here */
+    bool apart;         /* they are on different stages */
+    int64_t passes;     /* of a step */
+    int64_t micros;     /* of a pass */
 };
 
 /*
- * Makes the engine for the units that have a mark. passes: training passes of a step. apart: the first and the last part are on
- * different stages. Collective; false when it failed anywhere, and then the reason was said. To be freed by gpt_shards_free() in any case.
+ * Makes the engine for the units that have a mark. Collective; false when it failed anywhere, and then the reason was said. To be freed
+ * by gpt_shards_free() in any case.
  */
 bool gpt_shards_create(struct gpt_shards *shards, struct gpt_job *job, const struct gpt_config *config,
-                       const struct gpt_options *options, const bool *marks, int64_t passes, bool apart);
+                       const struct gpt_options *options, const struct gpt_settings *settings, const struct gpt_share *share);
 void gpt_shards_free(struct gpt_shards *shards);
 
-/* At the end of a training pass, before weir_zero_end(): see above. */
-weir_status gpt_shards_join_tied(struct gpt_shards *shards);
+/* At the end of a training pass, before weir_zero_end(): hands gradients to the engine that were kept beside it. */
+weir_status gpt_shards_join(struct gpt_shards *shards);
 
 #endif

@@ -95,7 +95,7 @@ static int slots_of(const struct gpt_trainer *t, int64_t chunk)
     return most;
 }
 
-static weir_status make_parts(struct gpt_trainer *t, bool *marks, bool *apart, weir_error *error)
+static weir_status make_parts(struct gpt_trainer *t, bool *marks, struct gpt_share *share, weir_error *error)
 {
     int last_unit = gpt_units(&t->config) - 1, count = 0;
     int64_t chunk, *first = calloc((size_t)t->total_parts + 1, sizeof *first);
@@ -113,6 +113,8 @@ static weir_status make_parts(struct gpt_trainer *t, bool *marks, bool *apart, w
         *part = (struct gpt_part){.config = &t->config, .store = &t->shards.store, .first = (int)first[p], .last = (int)first[p + 1],
                                   .begins = p == 0, .ends = p == t->total_parts - 1, .split = split,
                                   .recompute = (int)t->options->recompute};
+        share->begins |= part->begins;
+        share->ends |= part->ends;
         marks[0] |= part->begins || part->ends;
         marks[1] |= part->begins;
         marks[last_unit] |= part->ends;
@@ -121,13 +123,13 @@ static weir_status make_parts(struct gpt_trainer *t, bool *marks, bool *apart, w
         status = gpt_part_create(part, &t->micro.pass, slots_of(t, chunk), count ? count : 1);
     }
     if (status == WEIR_OK)
-        *apart = gpt_trainer_owner(t, 0, &chunk) != gpt_trainer_owner(t, t->total_parts - 1, &chunk);
+        share->apart = gpt_trainer_owner(t, 0, &chunk) != gpt_trainer_owner(t, t->total_parts - 1, &chunk);
     free(first);
     return status;
 }
 
-/* What is checked before anything is made: that the step can be divided. */
-static weir_status check(const struct gpt_trainer *t, weir_error *error)
+/* What is checked before anything is made: that the step can be divided. And how it then is. */
+static weir_status check(struct gpt_trainer *t, weir_error *error)
 {
     const struct gpt_options *o = t->options;
     const char *why = gpt_config_check(&t->config);
@@ -136,12 +138,17 @@ static weir_status check(const struct gpt_trainer *t, weir_error *error)
         return refuse(error, "%s", why);
     if (o->context < t->job->slices)
         return refuse(error, "a context of %lld tokens cannot be divided among %d ranks", (long long)o->context, t->job->slices);
-    if (o->dropout > 0 && t->job->slices > 1)
-        return refuse(error, "--dropout cannot be had with --sp: attention over divided sequences drops nothing");
     if (o->batch % ways)
         return refuse(error, "a step of %lld sequences cannot be divided by %d data-parallel ranks x %lld micro-batches x %lld runs; "
                       "--batch must be a multiple of %lld", (long long)o->batch, t->job->replicas, (long long)o->microbatches,
                       (long long)o->accumulate, (long long)ways);
+    if (o->reproducible && ways & (ways - 1))
+        return refuse(error, "with --reproducible the data-parallel ranks x micro-batches x runs of a step are a power of two, not %lld",
+                      (long long)ways);
+    t->per_rank = o->batch / t->job->replicas;
+    t->micro.pass = (struct gpt_pass){.config = &t->config, .kernels = gpt_kernels_find(NULL), .sequences = (int)(o->batch / ways),
+                                      .join = t->job->ways > 1 ? &t->divide.join : NULL,
+                                      .attend = t->job->slices > 1 ? &t->sequence.attend : NULL};
     return WEIR_OK;
 }
 
@@ -154,42 +161,43 @@ static weir_status make_memory(struct gpt_trainer *t)
     pass->scratch = calloc((size_t)gpt_scratch_size(pass), sizeof *pass->scratch);
     t->flow[0] = calloc(numbers, sizeof(real));
     t->flow[1] = calloc(numbers, sizeof(real));
+    if (t->options->reproducible) {
+        int64_t step = t->options->batch / pass->sequences, check = t->data->checks / pass->sequences + 1;
+        t->nlosses = step > check ? step : check;
+        if (!(t->losses = calloc((size_t)t->nlosses, sizeof *t->losses)))
+            return WEIR_ERR_NO_MEMORY;
+    }
     return t->tokens && t->targets && pass->scratch && t->flow[0] && t->flow[1] ? WEIR_OK : WEIR_ERR_NO_MEMORY;
 }
 
 /* All that a rank does for itself. */
-static weir_status prepare(struct gpt_trainer *t, bool *marks, bool *apart, weir_error *error)
+static weir_status prepare(struct gpt_trainer *t, bool *marks, struct gpt_share *share, weir_error *error)
 {
-    const struct gpt_options *o = t->options;
-    weir_status status = check(t, error);
-    if (status == WEIR_OK && t->job->stages > 1)
-        status = make_lists(t, error);
+    weir_status status = t->job->stages > 1 ? make_lists(t, error) : WEIR_OK;
     if (status != WEIR_OK)
         return status;
     t->total_parts = (int64_t)t->job->stages * t->nparts;
-    t->per_rank = o->batch / t->job->replicas;
-    int position = (int)weir_share_first(o->context, t->job->slices, t->job->slice);
-    t->micro.pass = (struct gpt_pass){.config = &t->config, .kernels = gpt_kernels_find(NULL), .position = position,
-                                      .length = (int)weir_share(o->context, t->job->slices, t->job->slice),
-                                      .join = t->job->ways > 1 ? &t->divide.join : NULL,
-                                      .attend = t->job->slices > 1 ? &t->sequence.attend : NULL,
-                                      .sequences = (int)(t->per_rank / (o->microbatches * o->accumulate))};
+    gpt_sequence_place(&t->sequence, &t->config, &t->micro.pass);
     status = make_memory(t);
-    return status == WEIR_OK ? make_parts(t, marks, apart, error) : status;
+    return status == WEIR_OK ? make_parts(t, marks, share, error) : status;
 }
 
-bool gpt_trainer_create(struct gpt_trainer *t, struct gpt_job *job, const struct gpt_options *o, const struct gpt_data *data)
+bool gpt_trainer_create(struct gpt_trainer *t, struct gpt_job *job, const struct gpt_options *o, const struct gpt_settings *settings,
+                        const struct gpt_data *data)
 {
     weir_error error = {.status = WEIR_OK};
     *t = (struct gpt_trainer){.job = job, .options = o, .data = data, .nparts = 1};
     t->config = (struct gpt_config){(int)o->vocabulary, (int)o->context, (int)o->width, (int)o->heads, (int)o->layers, o->dropout,
                                     job->ways, job->way};
-    bool *marks = calloc((size_t)o->layers + 3, sizeof *marks), apart = false;
-    bool good = gpt_job_check(job, marks ? prepare(t, marks, &apart, &error) : WEIR_ERR_NO_MEMORY, &error);
+    bool *marks = calloc((size_t)o->layers + 3, sizeof *marks);
+    struct gpt_share share = {.marks = marks};
+    bool good = gpt_job_check(job, marks ? check(t, &error) : WEIR_ERR_NO_MEMORY, &error);
     good = good && gpt_job_check(job, gpt_sequence_create(&t->sequence, job, &t->config, o, t->micro.pass.sequences, &error), &error);
+    good = good && gpt_job_check(job, prepare(t, marks, &share, &error), &error);
     good = good && gpt_job_check(job, gpt_divide_create(&t->divide, job, &t->config, gpt_pass_rows(&t->micro.pass), &error), &error);
-    int64_t passes = t->pipe ? o->accumulate : o->accumulate * o->microbatches;
-    good = good && gpt_shards_create(&t->shards, job, &t->config, o, marks, passes, apart);
+    t->micros = share.micros = t->pipe ? o->microbatches : 1;
+    share.passes = t->pipe ? o->accumulate : o->accumulate * o->microbatches;
+    good = good && gpt_shards_create(&t->shards, job, &t->config, o, settings, &share);
     free(marks);
     return good && (!t->pipe || gpt_job_check(job, gpt_trainer_make_engine(t, &error), &error));
 }
@@ -200,6 +208,7 @@ void gpt_trainer_free(struct gpt_trainer *t)
     gpt_sequence_free(&t->sequence);
     gpt_divide_free(&t->divide);
     gpt_shards_free(&t->shards);
+    gpt_trace_free(&t->trace);
     weir_pipe_destroy(t->pipe);
     for (int i = 0; t->parts && i < t->nparts; i++)
         gpt_part_free(&t->parts[i]);
@@ -209,4 +218,5 @@ void gpt_trainer_free(struct gpt_trainer *t)
     free(t->micro.pass.scratch);
     free(t->flow[0]);
     free(t->flow[1]);
+    free(t->losses);
 }

@@ -7,6 +7,7 @@
 #include "examples/gpt/divide.h"
 #include "examples/gpt/sequence.h"
 #include "examples/gpt/shards.h"
+#include "examples/gpt/trace.h"
 
 /* Why training is to end. */
 enum gpt_stop { GPT_GO_ON, GPT_STOP_TIME, GPT_STOP_SIGNAL };
@@ -29,6 +30,7 @@ struct gpt_trainer {
     struct gpt_shards shards;
     struct gpt_sequence sequence;
     struct gpt_divide divide;
+    struct gpt_trace trace;
     struct gpt_part *parts; /* one for each chunk of this stage */
     int nparts;
     int64_t total_parts;    /* over all stages */
@@ -42,15 +44,18 @@ struct gpt_trainer {
     int64_t position;       /* sequences that were trained on */
     uint64_t memory;        /* bytes that the engine held at most, after the last step */
     int64_t run;            /* which of a step's passes goes on */
+    int64_t micros;         /* micro-batches of a pass */
     int32_t *tokens, *targets; /* of a step on this rank */
     weir_error error;       /* of the pipeline's engine */
     double loss;            /* sum over the tokens of this step so far */
+    double *losses;         /* with --reproducible: by micro-batch of the whole step, or of the validation; else NULL */
+    int64_t nlosses;
     real *flow[2];          /* activations on their way in gpt_trainer_forward() */
 };
 
 /* Collective. false when it failed anywhere, and then the reason was said. To be freed by gpt_trainer_free() in any case. */
 bool gpt_trainer_create(struct gpt_trainer *trainer, struct gpt_job *job, const struct gpt_options *options,
-                        const struct gpt_data *data);
+                        const struct gpt_settings *settings, const struct gpt_data *data);
 void gpt_trainer_free(struct gpt_trainer *trainer);
 
 /*
@@ -81,6 +86,12 @@ const weir_error *gpt_trainer_error(const struct gpt_trainer *trainer, weir_stat
 
 /* Makes the pipeline's engine; part of gpt_trainer_create(). */
 weir_status gpt_trainer_make_engine(struct gpt_trainer *trainer, weir_error *error);
+
+/*
+ * Sums of n numbers over all ranks, of which the first is a loss: with --reproducible that of trainer->losses, which are added one after
+ * the other, and become zero. Collective.
+ */
+weir_status gpt_trainer_sum(struct gpt_trainer *trainer, double *numbers, int n);
 
 /* The stage on which a part is, and its chunk there. */
 int gpt_trainer_owner(const struct gpt_trainer *trainer, int64_t part, int64_t *chunk);

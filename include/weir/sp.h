@@ -3,14 +3,17 @@
  * @file
  * Attention over sequences that are divided among ranks, forward and backward.
  *
- * Each rank has some tokens of every sequence: of `length` tokens those that weir_share_first() gives it. Everything in a transformer but
+ * Each rank has some tokens of every sequence: of `length` tokens those that weir_share_first() gives it, or with ::WEIR_SP_ZIGZAG pieces r
+ * and 2 n - 1 - r of the 2 n pieces that it makes for rank r of n. weir_sp_place() says which. Everything in a transformer but
  * attention looks at one token at a time; attention is what this file is for. It is exact, by one of two methods:
  *
  * - *Ulysses*: an all-to-all gives each rank all tokens of some of the heads, which it attends to alone, and another one brings the results
  *   back to where the tokens are (Jacobs et al., "DeepSpeed Ulysses", 2023, arXiv:2309.14509). Fewest bytes; needs as many heads as ranks.
  * - *Ring*: keys and values travel from rank to rank, and each block of them is attended to while the next one is on its way; softmax
  *   is made block by block (Liu et al., "Ring attention with blockwise transformers", 2023, arXiv:2310.01889). Any number of heads. With
- *   ::WEIR_SP_CAUSAL blocks only travel to the ranks that look at them.
+ *   ::WEIR_SP_CAUSAL blocks only travel to the ranks that look at them, and the last rank has most to do; ::WEIR_SP_ZIGZAG gives
+ *   each rank one piece of the beginning and one of the end, so that all have the same to do (Brandon et al., "Striped attention", 2023,
+ *   arXiv:2311.09431, shows how much is lost without; pieces from both ends are those of Dubey et al., "The Llama 3 herd of models", 2024).
  *
  * Neither ever holds a matrix of tokens x tokens: scores are made in tiles and not kept; the backward pass makes them again (Dao et al.,
  * "FlashAttention", 2022, arXiv:2205.14135).
@@ -54,8 +57,17 @@ typedef enum weir_sp_method {
 
 /** Flags of weir_sp_create(). */
 typedef enum weir_sp_flags {
-    WEIR_SP_CAUSAL = 1 /**< a token attends to itself and those before it; else to all of its sequence */
+    WEIR_SP_CAUSAL = 1, /**< a token attends to itself and those before it; else to all of its sequence */
+    WEIR_SP_ZIGZAG = 2  /**< ::WEIR_SP_RING: each rank has two pieces of each sequence, and all have equally much to do */
 } weir_sp_flags;
+
+/**
+ * Drops shares of attention: multiplies those of `n` tokens from `key` on, to which token `query` attends in head `head` of sequence
+ * `sequence` of the call, by 0 or by what makes up for that. Tokens are numbered by their place in the sequence, so that what is dropped
+ * need not depend on how sequences are divided. Called for any parts of a row, in any order, and again, with the same answer, by
+ * the backward pass.
+ */
+typedef void (*weir_sp_drop_fn)(void *user, int64_t sequence, int64_t head, int64_t query, int64_t key, int64_t n, float *shares);
 
 /** How a ::weir_sp is made; must agree on all ranks, but for pointers. */
 typedef struct weir_sp_options {
@@ -69,12 +81,14 @@ typedef struct weir_sp_options {
     double scale;      /**< of scores, before softmax; 0: 1 / sqrt(head_size) */
     weir_gemm_fn gemm; /**< multiplies matrices; NULL: OpenBLAS does */
     void *gemm_user;   /**< handed to it */
+    weir_sp_drop_fn drop; /**< drops shares, after softmax; NULL: none is dropped */
+    void *drop_user;   /**< handed to it */
 } weir_sp_options;
 
 /** Causal Ulysses; sequences, length, heads and head_size are to be set. */
 #define WEIR_SP_OPTIONS_INIT                                                                                           \
     {                                                                                                                  \
-        sizeof(weir_sp_options), WEIR_SP_ULYSSES, WEIR_SP_CAUSAL, 0, 0, 0, 0, 0.0, NULL, NULL                          \
+        sizeof(weir_sp_options), WEIR_SP_ULYSSES, WEIR_SP_CAUSAL, 0, 0, 0, 0, 0.0, NULL, NULL, NULL, NULL              \
     }
 
 /**
@@ -100,6 +114,13 @@ const weir_error *weir_sp_error(const weir_sp *sp);
 
 /** Tokens of each sequence on this rank; the first of them is `*first` (which may be NULL). */
 int64_t weir_sp_rows(const weir_sp *sp, int64_t *first);
+
+/** The place in its sequence of this rank's token `row`, 0 .. weir_sp_rows() - 1: it grows with the row. Thread safety: safe. */
+int64_t weir_sp_place(const weir_sp *sp, int64_t row);
+
+/** The rank that has the token at a place, 0 .. length - 1; its row there is `*row` (which may be NULL). -1: there is no such place. Thread
+    safety: safe. */
+int weir_sp_owner(const weir_sp *sp, int64_t place, int64_t *row);
 
 /**
  * Attention forward: in each head, out = softmax(scale q k') v over the tokens that may be looked at.

@@ -1,8 +1,8 @@
 #!/bin/bash
 # SPDX-License-Identifier: BSD-3-Clause
 # timeout: 180
-# The trainer: grids of every kind give the losses of one process; a run that was stopped goes on as if it had not been, on another
-# grid, too; what cannot be is said in one sentence, and every rank ends.
+# The trainer: grids of every kind give the losses of one process, to the last bit with --reproducible; a run that was stopped goes on as
+# if it had not been, on another grid, too; what cannot be is said in one sentence, and every rank ends.
 . "${top_srcdir:-.}/tests/multi/multi_lib.sh"
 gpt="$B/examples/gpt/weir-gpt"
 export OPENBLAS_NUM_THREADS=1
@@ -45,6 +45,12 @@ grid() {
     train grid "$2" "${@:3}" && same "${reference:-alone}" grid 1e-5
 }
 
+# bits LABEL RANKS OPTIONS...: with --reproducible, as one process to the last bit
+bits() {
+    label="reproducible, $2 ranks $1"
+    train bits "$2" --reproducible $exact "${@:3}" && cmp <(numbers bits) <(numbers exact) && [ "$(numbers bits | wc -l)" -eq 5 ]
+}
+
 run "one process" train alone 1 --zero 0
 for zero in 0 1 2 3; do
     run "zero $zero" grid "zero $zero" 2 --zero $zero
@@ -73,6 +79,10 @@ run "sp 3, uneven" grid "sp 3 ring" 3 --sp 3 --sp-method ring --zero 1
 run "pipeline and sp" grid "pp 2 x sp 2" 4 --pp 2 --sp 2 --microbatches 4 --zero 2
 run "dp and sp" grid "dp 2 x sp 2" 4 --sp 2 --sp-method ring --zero 3 --microbatches 2
 run "one process with dropout" train dropped 1 --dropout 0.2
+for method in ulysses ring; do
+    reference=dropped run "dropout, sp 2, $method" grid "dropout, sp 2 $method" 2 --dropout 0.2 --sp 2 --sp-method $method
+done
+reference=dropped run "dropout, sp 2 and tp 2" grid "dropout, sp 2 x tp 2" 4 --dropout 0.2 --sp 2 --tp 2 --sp-method ring
 run "dropout is seen" bash -c "! cmp -s $tmp/alone $tmp/dropped"
 reference=dropped run "dropout" grid "dropout" 4 --pp 2 --microbatches 4 --dropout 0.2 --schedule zb-h1
 
@@ -86,6 +96,54 @@ run "bf16 is seen" bash -c "! cmp -s <(grep '\"step\": 2,' $tmp/alone | cut -d, 
 run "bf16 and zero 3" narrow 2 --zero 3 --microbatches 2
 run "bf16 in a pipeline" narrow 4 --pp 2 --microbatches 4 --schedule zb-h1 --zero 2
 run "bf16, tp and sp" narrow 4 --tp 2 --sp 2 --sp-method ring --zero 1
+# Each stage, schedule and cut once, some with dropout's and validation's numbers; 8 micro-batches in all.
+exact="--steps 4 --dropout 0.1"
+run "one process, reproducible" train exact 1 --zero 0 --reproducible $exact
+run "one process, zero 3" bits "zero 3" 1 --zero 3
+for zero in 0 1 2 3; do
+    run "reproducible, zero $zero" bits "zero $zero" $((zero < 2 ? 2 : 4)) --zero $zero
+done
+run "reproducible, passes" bits "accumulate 2" 2 --zero 3 --accumulate 2
+run "reproducible, gpipe" bits "pp 2 gpipe" 2 --pp 2 --zero 1 --schedule gpipe
+run "reproducible, 1f1b" bits "pp 4 1f1b" 4 --pp 4 --zero 0 --accumulate 4
+run "reproducible, interleaved" bits "pp 2 x dp 2 interleaved" 4 --pp 2 --zero 2 --schedule interleaved
+run "reproducible, looped-bfs" bits "pp 2 looped-bfs" 2 --pp 2 --zero 3 --schedule looped-bfs --recompute 1
+run "reproducible, zb-h1" bits "pp 3 uneven zb-h1" 3 --pp 3 --zero 1 --cut parameters --schedule zb-h1
+run "reproducible, zb-h2" bits "pp 4 zb-h2" 4 --pp 4 --zero 3 --accumulate 8 --schedule zb-h2
+run "reproducible, zb-v" bits "pp 2 x dp 2 zb-v" 4 --pp 2 --zero 3 --accumulate 2 --schedule zb-v
+exact_resume() { # saved by four ranks, gone on with by one and by three stages
+    train bits 4 --reproducible $exact --lr-schedule constant --pp 2 --zero 3 --steps 2 --save "$tmp/ckpt-exact" || return 1
+    train whole 1 --zero 0 --reproducible $exact --lr-schedule constant || return 1
+    train one 1 --zero 0 --reproducible $exact --lr-schedule constant --resume "$tmp/ckpt-exact" &&
+        train three 3 --pp 3 --reproducible $exact --lr-schedule constant --resume "$tmp/ckpt-exact" &&
+        cmp <(numbers whole | tail -n 3) <(numbers one) && cmp <(numbers one) <(numbers three) && [ "$(numbers one | wc -l)" -eq 3 ]
+}
+run "reproducible, resumed" exact_resume
+
+# A file in DeepSpeed's words is as good as options, which come first.
+cat >"$tmp/ds.json" <<'END'
+{"train_batch_size": 8, "gradient_accumulation_steps": 2, "gradient_clipping": 1, "zero_optimization": {"stage": 2},
+ "optimizer": {"type": "AdamW", "params": {"lr": 0.01, "betas": [0.9, 0.99], "weight_decay": 0.1}},
+ "scheduler": {"type": "WarmupDecayLR", "params": {"warmup_num_steps": 2, "total_num_steps": 8, "warmup_type": "linear"}}}
+END
+config() {
+    local options="--layers 4 --width 16 --heads 2 --context 16 --steps 8 --log-every 1 --eval-every 0 --threads 1 --reproducible --json"
+    # shellcheck disable=SC2086
+    "$weirrun" -n 2 "$gpt" $options --config "$tmp/ds.json" "$tmp/text" >"$tmp/file" 2>"$tmp/file.err" &&
+        "$weirrun" -n 2 "$gpt" $options --config "$tmp/ds.json" --clip 0.5 --zero 3 "$tmp/text" >"$tmp/line" 2>"$tmp/line.err" || return 1
+    train options 2 --zero 2 --microbatches 2 --lr-schedule linear --final-lr 0 --reproducible && cmp <(numbers file) <(numbers options) &&
+        grep -q '"zero": 2, .*"batch": 8,' "$tmp/file" && [ ! -s "$tmp/file.err" ] && grep -q '"zero": 3,' "$tmp/line" &&
+        grep -qx "weir-gpt: --zero 3 takes the place of 2, which 'zero_optimization.stage' is in $tmp/ds.json" "$tmp/line.err" &&
+        [ "$(grep -c 'takes the place' "$tmp/line.err")" -eq 2 ] && ! cmp -s <(numbers file) <(numbers line)
+}
+if grep -q '^#define HAVE_JANSSON 1' "$B/config.h"; then run "configuration" config; fi
+trace() { # every instruction of every rank
+    train traced 4 --pp 2 --zero 3 --microbatches 2 --steps 4 --trace "$tmp/trace" --trace-steps 3 || return 1
+    [ "$(grep -c '"cat": "F", "pid": 3,' "$tmp/trace")" -eq 6 ] && [ "$(grep -c '"cat": "RECV_ACT"' "$tmp/trace")" -eq 12 ] &&
+        [ "$(grep -c '"name": "step ' "$tmp/trace")" -eq 12 ] && grep -q '"name": "rank 2: pp 1 dp 0 ' "$tmp/trace" || return 1
+    ! command -v python3 >/dev/null || python3 -m json.tool "$tmp/trace" >/dev/null
+}
+run "trace" trace
 
 # Stopped, and resumed on other grids.
 label="resume"
@@ -155,15 +213,15 @@ signalled() { # saves and leaves
 }
 killed() { # at any time: what was committed before is there, and the run goes on from it as if nothing had happened
     local last
-    start dead --lr-schedule constant --save "$tmp/ckpt4" --save-every 2
+    start dead --lr-schedule constant --warmup 0 --reproducible --save "$tmp/ckpt4" --save-every 2
     until_true compgen -G "$tmp/ckpt4/*/COMMITTED" || return 1
     sleep "0.0$((RANDOM % 10))"
     kill -KILL "$(pgrep -P $pid | tail -n 1)"
     wait $pid && { echo "the launcher takes it for a success"; return 1; }
     last=$(for c in "$tmp"/ckpt4/*/COMMITTED; do c=${c%/COMMITTED}; echo "${c##*step-}"; done | sort -n | tail -n 1)
-    train whole 1 --zero 0 --lr-schedule constant --steps $((last + 4)) &&
-        train rest 2 --zero 2 --lr-schedule constant --steps $((last + 4)) --resume "$tmp/ckpt4" && same whole rest 1e-3 &&
-        [ "$(numbers rest | wc -l)" -eq 5 ]
+    train whole 1 --zero 0 --lr-schedule constant --warmup 0 --reproducible --steps $((last + 4)) &&
+        train rest 2 --zero 2 --lr-schedule constant --warmup 0 --reproducible --steps $((last + 4)) --resume "$tmp/ckpt4" &&
+        cmp <(numbers whole | tail -n 5) <(numbers rest) && [ "$(numbers rest | wc -l)" -eq 5 ]
 }
 run "killed" killed
 run "a signal" signalled
@@ -175,9 +233,12 @@ mkdir "$tmp/folder"
 refused() { # WORDS CODE ARGUMENTS...
     local words=$1 code=$2 status
     shift 2
-    timeout 60 "$weirrun" -n 2 --on-failure continue "$gpt" "$@" >"$tmp/out" 2>"$tmp/err"
+    rm -f "$tmp/codes"
+    # shellcheck disable=SC2016
+    timeout 60 "$weirrun" -n 2 --on-failure continue sh -c '"$@"; s=$?; echo $s >>"$0"; exit $s' "$tmp/codes" "$gpt" "$@" >"$tmp/out" 2>"$tmp/err"
     status=$?
-    [ $status -eq "$code" ] || { echo "exit code $status"; cat "$tmp/err"; return 1; }
+    [ $status -eq "$code" ] && [ "$(grep -cx "$code" "$tmp/codes")" -eq 2 ] ||
+        { echo "exit code $status, of the ranks $(tr '\n' ' ' <"$tmp/codes")"; cat "$tmp/err"; return 1; }
     [ "$(grep -c '^weir-gpt: ' "$tmp/err")" -eq 1 ] || { echo "not one sentence:"; cat "$tmp/err"; return 1; }
     grep -q "^weir-gpt: .*$words" "$tmp/err" || { cat "$tmp/err"; return 1; }
 }
@@ -188,6 +249,20 @@ damaged() { # a byte of the data is another
     # shellcheck disable=SC2086
     refused "" 1 $model --resume "$tmp/damaged" "$tmp/text"
 }
+full() { # a disk that has room for one checkpoint: the second one is not saved, and the first one is there as before
+    mount -t tmpfs -o size=300k none "$tmp/disk" || return 77
+    # shellcheck disable=SC2086
+    refused "no space left\|No space left\|is full" 1 $model --lr-schedule constant --save "$tmp/disk/ckpt" --save-every 3 --steps 6 "$tmp/text" &&
+        grep -q '^step' <(sed 's/^ *//' "$tmp/out") && train resumed 2 --lr-schedule constant --resume "$tmp/disk/ckpt" --steps 5 && numbers resumed | grep -q '^step-4 '
+}
+full_disk() { # in a namespace of its own, where it may be mounted
+    mkdir "$tmp/disk"
+    export -f full refused train numbers
+    export tmp weirrun gpt model
+    unshare --mount true 2>/dev/null || { echo "file systems cannot be mounted here"; return 77; }
+    unshare --mount bash -c full
+}
+run "full disk" full_disk
 run "no file" refused "name files" 2
 run "unknown option" refused "no option --nonsense" 2 --nonsense "$tmp/text"
 run "bad number" refused "steps takes an integer" 2 --steps 1x "$tmp/text"
@@ -202,10 +277,19 @@ run "experts" refused "expert parallelism is not supported" 2 --ep 2 "$tmp/text"
 run "rule of whole tensors" refused "looks at whole tensors" 1 --tp 2 --rule lamb "$tmp/text"
 run "sequences too short" refused "cannot be divided" 1 --context 1 --sp 2 "$tmp/text"
 run "too few heads" refused "heads cannot be divided" 1 --heads 1 --sp 2 "$tmp/text"
-run "dropout in divided sequences" refused "dropout" 1 --dropout 0.1 --sp 2 "$tmp/text"
 run "type" refused "fp32 or bf16" 2 --dtype fp16 "$tmp/text"
 run "method" refused "ulysses or ring" 2 --sp-method tree "$tmp/text"
 run "batch" refused "must be a multiple" 1 --batch 9 "$tmp/text"
+run "reproducible with tp" refused "is for grids of pp and dp" 2 --reproducible --tp 2 "$tmp/text"
+run "micro-batches that are no power of two" refused "power of two" 1 --reproducible --batch 6 --microbatches 3 "$tmp/text"
+if grep -q '^#define HAVE_JANSSON 1' "$B/config.h"; then
+    echo '{"train_batch_size": 8, "optimiser": {}}' >"$tmp/typo.json"
+    echo '{"train_batch_size": 8, "train_micro_batch_size_per_gpu": 3}' >"$tmp/batch.json"
+    run "unknown key" refused "optimiser" 1 --config "$tmp/typo.json" "$tmp/text"
+    run "batch sizes that do not agree" refused "train_batch_size 8 is not" 1 --config "$tmp/batch.json" "$tmp/text"
+    run "optimizer of both" refused "give --rule, too" 1 --config "$tmp/ds.json" --beta2 0.9 "$tmp/text"
+fi
+run "trace" refused "trace .* cannot be written" 1 --steps 1 --trace "$tmp/none/trace" "$tmp/text"
 run "schedule" refused "" 1 --pp 2 --schedule none "$tmp/text"
 run "no checkpoint" refused "" 1 --resume "$tmp/nothing" "$tmp/text"
 run "a file that is no model" refused "" 1 --import "$tmp/text/sums" "$tmp/text"

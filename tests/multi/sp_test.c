@@ -1,11 +1,12 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * Attention over divided sequences against plain attention of one process in double, forward and backward. Run by weirrun with any number
- * of ranks. TOLERANCE says how near.
+ * Attention over divided sequences against plain attention of one process in double, forward and backward, with and without dropout; and
+ * that all ranks have the same to do where that is said. Run by weirrun with any number of ranks. TOLERANCE says how near.
  */
 #include "tests/multi/parallel.h"
 
 static int products; /* of own_gemm() */
+static int drops;    /* calls of drop() */
 static bool blas;
 
 /* The whole: sequences x length rows of heads x size numbers. */
@@ -14,6 +15,19 @@ struct whole {
     int64_t width;
     double *q, *k, *v, *dout, *out, *norms, *dq, *dk, *dv;
 };
+
+/* What a share is multiplied by: one in three is dropped, whoever asks. */
+static double kept(int64_t s, int64_t h, int64_t query, int64_t key)
+{
+    return number((uint64_t)(((s * 64 + h) * 512 + query) * 512 + key), 9) < -1.0 / 3 ? 0 : 1.5;
+}
+
+static void drop(void *user, int64_t sequence, int64_t head, int64_t query, int64_t key, int64_t n, float *shares)
+{
+    ++*(int *)user;
+    for (int64_t j = 0; j < n; j++)
+        shares[j] *= (float)kept(sequence, head, query, key + j);
+}
 
 /* One head of one sequence. */
 static void attend(struct whole *w, int64_t s, int64_t h)
@@ -36,10 +50,11 @@ static void attend(struct whole *w, int64_t s, int64_t h)
         for (int64_t j = 0; j < m; j++) {
             p[j] /= sum;
             dp[j] = 0;
+            double keep = w->o.drop ? kept(s, h, i, j) : 1;
             for (int64_t d = 0; d < each; d++) {
-                AT(out, i, d) += p[j] * AT(v, j, d);
-                AT(dv, j, d) += p[j] * AT(dout, i, d);
-                dp[j] += AT(dout, i, d) * AT(v, j, d);
+                AT(out, i, d) += keep * p[j] * AT(v, j, d);
+                AT(dv, j, d) += keep * p[j] * AT(dout, i, d);
+                dp[j] += keep * AT(dout, i, d) * AT(v, j, d);
             }
             mean += p[j] * dp[j];
         }
@@ -69,23 +84,24 @@ static struct whole make_whole(const weir_sp_options *o)
 /* This rank's rows of a matrix of all tokens, into one whose rows are `stride` apart. */
 static void take(const weir_sp *sp, const struct whole *w, int64_t sequences, const double *from, int64_t cols, float *to, int64_t stride)
 {
-    int64_t first, rows = weir_sp_rows(sp, &first);
+    int64_t rows = weir_sp_rows(sp, NULL);
     for (int64_t s = 0; s < sequences; s++)
         for (int64_t i = 0; i < rows; i++)
             for (int64_t j = 0; j < cols; j++)
-                to[(s * rows + i) * stride + j] = (float)from[(s * w->o.length + first + i) * cols + j];
+                to[(s * rows + i) * stride + j] = (float)from[(s * w->o.length + weir_sp_place(sp, i)) * cols + j];
 }
 
 static void compare(const weir_sp *sp, const struct whole *w, int64_t sequences, const double *want, int64_t cols, const float *got,
                     int64_t stride, const char *what)
 {
-    int64_t first, rows = weir_sp_rows(sp, &first);
+    int64_t rows = weir_sp_rows(sp, NULL);
     for (int64_t s = 0; s < sequences; s++)
         for (int64_t i = 0; i < rows; i++)
             for (int64_t j = 0; j < cols; j++) {
-                double g = got[(s * rows + i) * stride + j], x = want[(s * w->o.length + first + i) * cols + j];
+                int64_t place = weir_sp_place(sp, i);
+                double g = got[(s * rows + i) * stride + j], x = want[(s * w->o.length + place) * cols + j];
                 CHECK(is_near(g, x), "%s of method %d, flags %d: %g at token %lld of sequence %lld, number %lld, instead of %g", what,
-                      (int)w->o.method, (int)w->o.flags, g, (long long)(first + i), (long long)s, (long long)j, x);
+                      (int)w->o.method, (int)w->o.flags, g, (long long)place, (long long)s, (long long)j, x);
             }
 }
 
@@ -139,6 +155,8 @@ static void shapes(uint64_t method, uint64_t flags)
         o.heads = all[i].heads;
         o.head_size = all[i].size;
         o.scale = all[i].scale;
+        o.drop = i == 1 || i == 3 ? drop : NULL;
+        o.drop_user = &drops;
         struct whole w = make_whole(&o);
         weir_sp *sp = make(&o, i == 2);
         once(sp, &w, o.sequences);
@@ -153,31 +171,97 @@ static void shapes(uint64_t method, uint64_t flags)
 }
 
 /* What is far from all others must not swallow or overflow anything. */
-static void extremes(uint64_t method)
+static void extremes(uint64_t method, uint64_t flags)
 {
     weir_sp_options o = WEIR_SP_OPTIONS_INIT;
     o.method = method;
+    o.flags |= flags;
     o.sequences = 1;
     o.length = 40;
     o.heads = 4;
     o.head_size = 2;
     weir_sp *sp = make(&o, true);
-    int64_t first, rows = weir_sp_rows(sp, &first), width = 8;
+    int64_t rows = weir_sp_rows(sp, NULL), width = 8;
     float *q = nothing(rows * width), *k = nothing(rows * width), *v = nothing(rows * width), *out = nothing(rows * width), *norms = nothing(rows * 4);
     for (int64_t i = 0; i < rows * width; i++) {
-        int64_t token = first + i / width;
+        int64_t token = weir_sp_place(sp, i / width);
         q[i] = 100;
         k[i] = token == 20 ? 50 : token == 0 ? -50 : 0; /* scores of 7000 and -7000 */
         v[i] = (float)token;
     }
     GOOD(weir_sp_attention_forward(sp, 1, q, k, v, width, out, norms));
     for (int64_t i = 0; i < rows * width; i++) {
-        int64_t token = first + i / width;
+        int64_t token = weir_sp_place(sp, i / width);
         double want = token == 0 ? 0 : token < 20 ? (double)(token + 1) / 2 : 20;
         CHECK(is_near(out[i], want), "extremes: %g at token %lld instead of %g", out[i], (long long)token, want);
     }
     free(q), free(k), free(v), free(out), free(norms);
     weir_sp_free(sp);
+}
+
+/* Every token has one owner, who knows it. */
+static void owners(uint64_t flags, int64_t length)
+{
+    weir_sp_options o = WEIR_SP_OPTIONS_INIT;
+    o.method = WEIR_SP_RING;
+    o.flags |= flags;
+    o.length = length;
+    o.sequences = o.heads = o.head_size = 1;
+    weir_sp *sp = make(&o, true);
+    int64_t mine = 0, row, first, rows = weir_sp_rows(sp, &first);
+    CHECK(first == weir_sp_place(sp, 0), "the first token is %lld", (long long)first);
+    for (int64_t i = 0; i < length; i++) {
+        int owner = weir_sp_owner(sp, i, &row);
+        CHECK(owner >= 0 && owner < size, "token %lld has no owner", (long long)i);
+        if (owner != rank)
+            continue;
+        CHECK(row == mine && weir_sp_place(sp, row) == i, "token %lld is row %lld", (long long)i, (long long)row);
+        mine++;
+    }
+    CHECK(mine == rows && weir_sp_owner(sp, length, NULL) < 0, "%lld tokens of %lld", (long long)mine, (long long)rows);
+    weir_sp_free(sp);
+}
+
+/* A product that is only counted. */
+static void count_gemm(void *user, int transpose_a, int transpose_b, int m, int n, int k, float alpha, const float *a, int lda,
+                       const float *b, int ldb, float beta, float *c, int ldc)
+{
+    (void)transpose_a, (void)transpose_b, (void)alpha, (void)a, (void)lda, (void)b, (void)ldb;
+    *(double *)user += (double)m * n * k;
+    for (int i = 0; i < m && beta == 0; i++)
+        memset(c + i * ldc, 0, (size_t)n * sizeof *c);
+}
+
+/* Of the ranks' products, what the one with most has over the one with least. */
+static double unequal(uint64_t flags)
+{
+    enum { TOKENS = 512, WIDTH = 4 }; /* of a rank */
+    static float x[TOKENS * WIDTH], y[TOKENS * WIDTH], norms[TOKENS * WIDTH], dx[3][TOKENS * WIDTH];
+    weir_sp_options o = WEIR_SP_OPTIONS_INIT;
+    weir_error error;
+    weir_sp *sp;
+    double work = 0, most, least;
+    o.method = WEIR_SP_RING;
+    o.flags = flags;
+    o.sequences = o.heads = 1;
+    o.head_size = WIDTH;
+    o.length = TOKENS * size;
+    o.gemm = count_gemm;
+    o.gemm_user = &work;
+    CHECK(weir_sp_create(comm, &o, &sp, &error) == WEIR_OK, "weir_sp_create: %s", error.message);
+    GOOD(weir_sp_attention_forward(sp, 1, x, x, x, WIDTH, y, norms));
+    GOOD(weir_sp_attention_backward(sp, 1, x, x, x, WIDTH, y, norms, x, dx[0], dx[1], dx[2]));
+    OK(weir_allreduce(comm, &work, &most, 1, WEIR_FP64, WEIR_MAX));
+    OK(weir_allreduce(comm, &work, &least, 1, WEIR_FP64, WEIR_MIN));
+    weir_sp_free(sp);
+    return most / least;
+}
+
+static void balance(void)
+{
+    double without = unequal(WEIR_SP_CAUSAL), with = unequal(WEIR_SP_CAUSAL | WEIR_SP_ZIGZAG);
+    CHECK(with == 1, "one rank has %g times the work of another", with);
+    CHECK(size == 1 || without > size - 0.5, "without zigzag one rank has %g times the work of another", without);
 }
 
 static void refused(weir_sp_options o, weir_status status, const char *text)
@@ -200,6 +284,9 @@ static void refusals(void)
     other = o;
     other.method = 2;
     refused(other, WEIR_ERR_INVALID, "no method 2");
+    other = o;
+    other.flags = WEIR_SP_CAUSAL | WEIR_SP_ZIGZAG;
+    refused(other, WEIR_ERR_INVALID, "for rings");
     other = o;
     other.flags = 4;
     refused(other, WEIR_ERR_INVALID, "no flags 0x4");
@@ -231,8 +318,16 @@ int main(void)
     for (uint64_t method = 0; method < 2; method++) {
         shapes(method, WEIR_SP_CAUSAL);
         shapes(method, 0);
-        extremes(method);
+        extremes(method, 0);
     }
+    shapes(WEIR_SP_RING, WEIR_SP_CAUSAL | WEIR_SP_ZIGZAG);
+    shapes(WEIR_SP_RING, WEIR_SP_ZIGZAG);
+    extremes(WEIR_SP_RING, WEIR_SP_ZIGZAG);
+    owners(0, 37);
+    owners(WEIR_SP_ZIGZAG, 37);
+    owners(WEIR_SP_ZIGZAG, size);
+    balance();
+    CHECK(drops > 0, "nothing was to be dropped");
     CHECK(products > 0, "the caller's products were not asked for");
     refusals();
     finish("attention over divided sequences");
