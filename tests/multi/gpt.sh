@@ -112,10 +112,11 @@ run "reproducible, zb-h1" bits "pp 3 uneven zb-h1" 3 --pp 3 --zero 1 --cut param
 run "reproducible, zb-h2" bits "pp 4 zb-h2" 4 --pp 4 --zero 3 --accumulate 8 --schedule zb-h2
 run "reproducible, zb-v" bits "pp 2 x dp 2 zb-v" 4 --pp 2 --zero 3 --accumulate 2 --schedule zb-v
 exact_resume() { # saved by four ranks, gone on with by one and by three stages
-    train bits 4 --reproducible $exact --lr-schedule constant --pp 2 --zero 3 --steps 2 --save "$tmp/ckpt-exact" || return 1
-    train whole 1 --zero 0 --reproducible $exact --lr-schedule constant || return 1
-    train one 1 --zero 0 --reproducible $exact --lr-schedule constant --resume "$tmp/ckpt-exact" &&
-        train three 3 --pp 3 --reproducible $exact --lr-schedule constant --resume "$tmp/ckpt-exact" &&
+    local exact="$exact --lr-schedule constant --warmup 0"
+    train bits 4 --reproducible $exact --pp 2 --zero 3 --steps 2 --save "$tmp/ckpt-exact" || return 1
+    train whole 1 --zero 0 --reproducible $exact || return 1
+    train one 1 --zero 0 --reproducible $exact --resume "$tmp/ckpt-exact" &&
+        train three 3 --pp 3 --reproducible $exact --resume "$tmp/ckpt-exact" &&
         cmp <(numbers whole | tail -n 3) <(numbers one) && cmp <(numbers one) <(numbers three) && [ "$(numbers one | wc -l)" -eq 3 ]
 }
 run "reproducible, resumed" exact_resume
@@ -213,14 +214,14 @@ signalled() { # saves and leaves
 }
 killed() { # at any time: what was committed before is there, and the run goes on from it as if nothing had happened
     local last
-    start dead --lr-schedule constant --warmup 0 --reproducible --save "$tmp/ckpt4" --save-every 2
-    until_true compgen -G "$tmp/ckpt4/*/COMMITTED" || return 1
+    start dead --lr-schedule constant --warmup 0 --reproducible --save "$tmp/ckpt5" --save-every 2
+    until_true compgen -G "$tmp/ckpt5/*/COMMITTED" || return 1
     sleep "0.0$((RANDOM % 10))"
     kill -KILL "$(pgrep -P $pid | tail -n 1)"
     wait $pid && { echo "the launcher takes it for a success"; return 1; }
     last=$(for c in "$tmp"/ckpt4/*/COMMITTED; do c=${c%/COMMITTED}; echo "${c##*step-}"; done | sort -n | tail -n 1)
     train whole 1 --zero 0 --lr-schedule constant --warmup 0 --reproducible --steps $((last + 4)) &&
-        train rest 2 --zero 2 --lr-schedule constant --warmup 0 --reproducible --steps $((last + 4)) --resume "$tmp/ckpt4" &&
+        train rest 2 --zero 2 --lr-schedule constant --warmup 0 --reproducible --steps $((last + 4)) --resume "$tmp/ckpt5" &&
         cmp <(numbers whole | tail -n 5) <(numbers rest) && [ "$(numbers rest | wc -l)" -eq 5 ]
 }
 run "killed" killed
