@@ -24,10 +24,16 @@ struct header {
     weir_zero_counters counters;
 };
 
+/* Of a part. Stages of a pipeline number their units alike, so tensors are known by a hash of their names. */
 struct record {
-    uint64_t unit, tensor, type, total, first, count;
+    uint64_t name, type, total, first, count;
     char kind[KIND];
 };
+
+static uint64_t name_of(const weir_zero_part *part)
+{
+    return wr_agree_hash(WR_AGREE_HASH, part->name, strlen(part->name));
+}
 
 static uint64_t padded(uint64_t bytes)
 {
@@ -59,7 +65,7 @@ static bool record_of(const weir_zero *zero, uint64_t index, struct record *r, w
     *part = (weir_zero_part){.size = sizeof *part};
     if (weir_zero_state_get(zero, index, part) != WEIR_OK || strlen(part->kind) >= KIND)
         return false;
-    *r = (struct record){part->unit, part->tensor, part->type, part->total, part->first, part->count, {0}};
+    *r = (struct record){name_of(part), part->type, part->total, part->first, part->count, {0}};
     memcpy(r->kind, part->kind, strlen(part->kind));
     return true;
 }
@@ -173,7 +179,7 @@ static weir_status check_all(weir_zero *zero, const unsigned char *bytes, uint64
 static bool collect(weir_zero *zero, const unsigned char *bytes, uint64_t size, uint64_t index, const weir_zero_part *part, bool take)
 {
     const struct wr_zero_part_ref *ref = &zero->parts[index];
-    uint64_t at = part->first, end = part->first + part->count, width = weir_type_size((weir_type)part->type);
+    uint64_t name = name_of(part), at = part->first, end = part->first + part->count, width = weir_type_size((weir_type)part->type);
     bool found = true;
     while (at < end && found) {
         struct walk w = {bytes, bytes + size, 0};
@@ -181,8 +187,8 @@ static bool collect(weir_zero *zero, const unsigned char *bytes, uint64_t size, 
         const unsigned char *from;
         found = false;
         while (!found && next(&w, &r, &from))
-            found = r.unit == part->unit && r.tensor == part->tensor && r.type == part->type && r.total == part->total && r.first <= at &&
-                    at < r.first + r.count && !strcmp(r.kind, part->kind);
+            found = r.name == name && r.type == part->type && r.total == part->total && r.first <= at && at < r.first + r.count &&
+                    !strcmp(r.kind, part->kind);
         if (!found)
             return false;
         uint64_t n = WR_MIN(r.first + r.count, end) - at;

@@ -60,8 +60,17 @@ static weir_status add_part(struct ranges *ranges, const weir_zero_part *part, w
     return WEIR_OK;
 }
 
-/* Lists the parts: to save, those of replica 0; to load, all, or the parameters. */
-static weir_status list_parts(const weir_zero *zero, bool save, bool model, size_t more, struct ranges *ranges,
+enum purpose { SAVE, SAVE_STAGE, LOAD, LOAD_MODEL };
+
+/* Whether a part is wanted: to save, when nobody else gives it; to load always, or when it is a parameter. */
+static bool wanted(const weir_zero_part *part, enum purpose purpose)
+{
+    if (purpose == LOAD_MODEL)
+        return !strcmp(part->kind, "param");
+    return purpose == LOAD || (!part->replica && !(purpose == SAVE_STAGE && part->flags & WEIR_ZERO_NORM_ELSEWHERE));
+}
+
+static weir_status list_parts(const weir_zero *zero, enum purpose purpose, size_t more, struct ranges *ranges,
                               weir_error *err)
 {
     uint64_t n = weir_zero_state_count(zero);
@@ -72,9 +81,8 @@ static weir_status list_parts(const weir_zero *zero, bool save, bool model, size
         if (status != WEIR_OK)
             return wr_error_set(err, status, NULL, "part %llu of an engine's state is not there",
                                 (unsigned long long)i);
-        if ((save && part.replica) || (model && strcmp(part.kind, "param")))
-            continue;
-        status = add_part(ranges, &part, err);
+        if (wanted(&part, purpose))
+            status = add_part(ranges, &part, err);
     }
     return status;
 }
@@ -113,14 +121,14 @@ weir_status weir_zero_save(weir_zero *zero, weir_ckpt *ckpt, const weir_ckpt_con
     weir_ckpt_content content = WEIR_CKPT_CONTENT_INIT;
     weir_zero_counters counters = {.size = sizeof counters};
     weir_ckpt_entry entry = WEIR_CKPT_ENTRY_INIT;
-    if (!zero || !ckpt || (flags & ~WEIR_ZERO_BACKGROUND) || (more && more->size != sizeof *more))
+    if (!zero || !ckpt || (flags & ~(WEIR_ZERO_BACKGROUND | WEIR_ZERO_PIPELINE)) || (more && more->size != sizeof *more))
         return wr_error_set(error, WEIR_ERR_INVALID, NULL,
                             "no engine, no folder, or flags or a content that cannot be");
     uint64_t ntensors = more ? more->ntensors : 0, nentries = more ? more->nentries : 0;
     weir_ckpt_entry *entries = calloc(nentries + 1, sizeof *entries);
     weir_zero_state_counters(zero, &counters);
     char *text = counters_text(&counters);
-    weir_status status = entries && text ? list_parts(zero, true, false, ntensors, &ranges, error)
+    weir_status status = entries && text ? list_parts(zero, flags & WEIR_ZERO_PIPELINE ? SAVE_STAGE : SAVE, ntensors, &ranges, error)
                                          : wr_error_memory(error, 256, "entries");
     if (status == WEIR_OK)
         status = add_more(more, &ranges, entries, error);
@@ -193,7 +201,7 @@ static weir_status read_parts(const weir_zero *zero, weir_ckpt_source *source, b
                               weir_error *err)
 {
     struct ranges ranges = {0};
-    weir_status status = list_parts(zero, false, model, 0, &ranges, err);
+    weir_status status = list_parts(zero, model ? LOAD_MODEL : LOAD, 0, &ranges, err);
     if (status == WEIR_OK && !model)
         status = read_counters(source, counters, err);
     if (status == WEIR_OK)

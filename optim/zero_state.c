@@ -72,7 +72,8 @@ static void make_part(const weir_zero *zero, const struct wr_zero_piece *p, cons
     const struct wr_zero_tensor *t = p->tensor;
     weir_zero_part made = {.name = t->name, .kind = kind_of(zero, a), .unit = t->unit, .tensor = t->index, .type = (uint64_t)a->type,
                            .ndim = 1, .shape = {a->total}, .total = a->total, .replica = (uint64_t)zero->my_replica,
-                           .data = wr_zero_array(zero, (uint64_t)(p - zero->pieces), a->state), .scale = 1};
+                           .data = wr_zero_array(zero, (uint64_t)(p - zero->pieces), a->state), .scale = 1,
+                            .flags = t->said.flags};
     made.first = entries(a, p->first, p->n, &made.count);
     if (a->span == 1) {
         made.ndim = t->said.ndim;

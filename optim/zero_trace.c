@@ -90,6 +90,14 @@ static void put_text(FILE *out, const char *text)
     }
 }
 
+static const char *const names[] = {"forward", "backward", "reduce", "gather", "parameters", "wait", "update", "step"};
+
+/* Whether an event may overlap with others. */
+static bool in_flight(const struct wr_zero_event *e)
+{
+    return e->what >= WR_ZERO_DID_REDUCE && e->what <= WR_ZERO_DID_PARAMS;
+}
+
 /* What an event is about: a unit, or the first one of a block. */
 static const char *unit_name(const weir_zero *zero, const struct wr_zero_event *e)
 {
@@ -97,12 +105,28 @@ static const char *unit_name(const weir_zero *zero, const struct wr_zero_event *
     return unit < zero->l.nunits ? zero->l.units[unit].name : "";
 }
 
+weir_status weir_zero_trace_event(const weir_zero *zero, uint64_t index, weir_zero_event *event)
+{
+    const struct wr_zero_trace *t = &zero->trace;
+    uint64_t forgotten = t->n > t->room ? t->n - t->room : 0;
+    if (!event || event->size < sizeof event->size)
+        return WEIR_ERR_INVALID;
+    if (index >= t->n - forgotten)
+        return WEIR_ERR_NOT_FOUND;
+    const struct wr_zero_event *e = &t->events[(forgotten + index) % t->room];
+    weir_zero_event made = {WR_MIN(event->size, sizeof made), names[e->what], e->what <= WR_ZERO_DID_PARAMS ? unit_name(zero, e) : "",
+                            e->begin, e->end, in_flight(e), e->bytes};
+    memcpy(event, &made, made.size);
+    return WEIR_OK;
+}
+
 static void put_event(const weir_zero *zero, FILE *out, int r, uint64_t id, int64_t offset, const struct wr_zero_event *e)
 {
-    static const char *const names[] = {"forward ", "backward ", "reduce ", "gather ", "parameters ", "wait", "update", "step"};
-    const char *name = names[e->what], *of = e->what <= WR_ZERO_DID_PARAMS ? unit_name(zero, e) : "";
+    const char *of = e->what <= WR_ZERO_DID_PARAMS ? unit_name(zero, e) : "";
+    char name[16];
+    snprintf(name, sizeof name, "%s%s", names[e->what], *of ? " " : "");
     double at = (double)(e->begin - offset) * 1e-3, to = (double)(e->end - offset) * 1e-3;
-    bool flight = e->what >= WR_ZERO_DID_REDUCE && e->what <= WR_ZERO_DID_PARAMS; /* these overlap */
+    bool flight = in_flight(e);
     fprintf(out, ",\n{\"ph\":\"%s\",\"name\":\"%s", flight ? "b" : "X", name);
     put_text(out, of);
     fprintf(out, "\",\"cat\":\"%s\",\"pid\":%d,\"tid\":%d,\"ts\":%.3f", flight ? "communication" : "program", r, e->what == WR_ZERO_DID_STEP, at);

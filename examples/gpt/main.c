@@ -79,12 +79,13 @@ static enum gpt_stop train(struct run *r)
         must(r, gpt_trainer_step(t, asked_to_stop ? GPT_STOP_SIGNAL : used >= 1 ? GPT_STOP_TIME : GPT_GO_ON, used, &step));
         gpt_report_step(&r->report, &step);
         r->failed = !step.stop && !after_step(r, &checked);
-        t->trace.on = t->trace.on && t->step < r->report.first_step + o->trace_steps;
+        if (t->step >= r->report.first_step + o->trace_steps)
+            gpt_trainer_end_trace(t);
     }
     if (checked != t->step && step.stop != GPT_STOP_SIGNAL && !r->failed)
         validate(r);
     r->failed = r->failed || !gpt_checkpoint_save(&r->checkpoint, t) || !gpt_checkpoint_export(t);
-    t->trace.on = false;
+    gpt_trainer_end_trace(t);
     r->failed = (o->trace && !gpt_trace_write(&t->trace, &r->job, o->trace)) || r->failed;
     return step.stop;
 }
@@ -174,7 +175,7 @@ static int run(struct run *r, int argc, char **argv)
         if (r->options.baseline)
             baseline(r);
         if (r->options.trace)
-            must(r, gpt_trace_begin(&r->trainer.trace, &r->job));
+            must(r, gpt_trainer_begin_trace(&r->trainer));
         enum gpt_stop reason = train(r);
         if (r->options.sample && reason != GPT_STOP_SIGNAL && !r->failed)
             sample(r);

@@ -181,7 +181,7 @@ weir_status gpt_trainer_step(struct gpt_trainer *t, enum gpt_stop stop, double u
     weir_status status = weir_zero_step(t->shards.zero, &options, &report);
     if (status != WEIR_OK)
         return status;
-    gpt_trace_add(&t->trace, GPT_TRACE_ZERO, "reduce and update", -1, computed);
+    gpt_trace_add(&t->trace, GPT_TRACE_STEP, "the step's end", -1, computed);
     gpt_trace_add(&t->trace, GPT_TRACE_STEP, "step", t->step + 1, begin);
     t->step++;
     t->position += t->options->batch;
@@ -191,6 +191,22 @@ weir_status gpt_trainer_step(struct gpt_trainer *t, enum gpt_stop stop, double u
     s->skipped = report.skipped;
     s->exposed = report.total_ns > 0 ? (double)(report.exposed_ns + waited) / (double)report.total_ns : 0;
     return share(t, stop, used, s);
+}
+
+weir_status gpt_trainer_begin_trace(struct gpt_trainer *t)
+{
+    enum { MOST = 1 << 18 }; /* events of the engine */
+    weir_status status = weir_zero_trace(t->shards.zero, MOST);
+    return status == WEIR_OK ? gpt_trace_begin(&t->trace, t->job) : status;
+}
+
+void gpt_trainer_end_trace(struct gpt_trainer *t)
+{
+    if (!t->trace.on)
+        return;
+    gpt_trace_take(&t->trace, t->shards.zero);
+    weir_zero_trace(t->shards.zero, 0);
+    t->trace.on = false;
 }
 
 const weir_error *gpt_trainer_error(const struct gpt_trainer *t, weir_status status)

@@ -48,14 +48,21 @@ void gpt_trace_instruction(struct gpt_trace *t, const weir_pipe_instr *i)
     if (!t->on)
         return;
     int64_t end = gpt_trace_now();
-    add(t, (struct gpt_event){t->last, end, GPT_TRACE_PIPE, i->op, i->micro, i->chunk, NULL});
+    add(t, (struct gpt_event){t->last, end, GPT_TRACE_PIPE, i->op, i->micro, i->chunk, NULL, NULL, -1});
     t->last = end;
 }
 
 void gpt_trace_add(struct gpt_trace *t, enum gpt_trace_row row, const char *name, int64_t number, int64_t begin)
 {
-    add(t, (struct gpt_event){begin, gpt_trace_now(), (int32_t)row, 0, (int32_t)number, -1, name});
-    t->last = gpt_trace_now();
+    add(t, (struct gpt_event){begin, gpt_trace_now(), (int32_t)row, 0, (int32_t)number, -1, name, NULL, -1});
+}
+
+void gpt_trace_take(struct gpt_trace *t, const weir_zero *zero)
+{
+    weir_zero_event e = {.size = sizeof e};
+    for (uint64_t i = 0; weir_zero_trace_event(zero, i, &e) == WEIR_OK; i++)
+        if (e.in_flight || !strcmp(e.what, "wait") || !strcmp(e.what, "update"))
+            add(t, (struct gpt_event){e.begin_ns, e.end_ns, GPT_TRACE_ZERO, 0, -1, -1, e.what, e.unit, e.in_flight ? (int64_t)e.bytes : -1});
 }
 
 /* ---- writing ---- */
@@ -72,14 +79,22 @@ static void write_rank(const struct gpt_job *job, FILE *out)
 
 static void write_event(const struct gpt_trace *t, const struct gpt_event *e, int rank, FILE *out)
 {
-    char name[64];
+    char name[96], where[64];
     const char *op = e->name ? e->name : weir_pipe_op_name(e->what);
+    double begin = (double)(e->begin - t->origin) * 1e-3, end = (double)(e->end - t->origin) * 1e-3;
     if (e->micro >= 0)
         snprintf(name, sizeof name, "%s %d", op, e->micro);
     else
-        snprintf(name, sizeof name, "%s", op);
-    fprintf(out, ",\n{\"ph\": \"X\", \"name\": \"%s\", \"cat\": \"%s\", \"pid\": %d, \"tid\": %d, \"ts\": %.3f, \"dur\": %.3f", name, op, rank, e->row,
-            (double)(e->begin - t->origin) * 1e-3, (double)(e->end - e->begin) * 1e-3);
+        snprintf(name, sizeof name, "%s %s", op, e->of ? e->of : "");
+    snprintf(where, sizeof where, "\"pid\": %d, \"tid\": %d", rank, e->row);
+    if (e->bytes >= 0) { /* others may be under way at the same time */
+        long long id = (long long)(e - t->events);
+        fprintf(out, ",\n{\"ph\": \"b\", \"name\": \"%s\", \"cat\": \"%s\", %s, \"id\": \"%d.%lld\", \"ts\": %.3f, \"args\": {\"bytes\": %lld}}", name, op,
+                where, rank, id, begin, (long long)e->bytes);
+        fprintf(out, ",\n{\"ph\": \"e\", \"name\": \"%s\", \"cat\": \"%s\", %s, \"id\": \"%d.%lld\", \"ts\": %.3f}", name, op, where, rank, id, end);
+        return;
+    }
+    fprintf(out, ",\n{\"ph\": \"X\", \"name\": \"%s\", \"cat\": \"%s\", %s, \"ts\": %.3f, \"dur\": %.3f", name, op, where, begin, end - begin);
     if (!e->name)
         fprintf(out, ", \"args\": {\"micro\": %d, \"chunk\": %d}", e->micro, e->chunk);
     fputc('}', out);

@@ -19,6 +19,8 @@ struct gpt_trace {
         int32_t row, what;   /* a ::weir_pipe_op, or what `name` says */
         int32_t micro, chunk; /* of a pipeline's instruction; else the number of what `name` is of; -1: none */
         const char *name;    /* not copied; NULL: it is an instruction */
+        const char *of;      /* not copied: a unit of the engine; or NULL */
+        int64_t bytes;       /* of what was under way beside others; -1: it was not */
     } *events;
     size_t n, room;
     bool cut; /* there was no memory for more */
@@ -34,6 +36,9 @@ void gpt_trace_instruction(struct gpt_trace *trace, const weir_pipe_instr *instr
 
 /* Something else has ended, which began at a time: `name` and, unless it is negative, a number. */
 void gpt_trace_add(struct gpt_trace *trace, enum gpt_trace_row row, const char *name, int64_t number, int64_t begin);
+
+/* Adds what an engine remembers of gathering, reducing, waiting and updating. The engine must stay until the trace is written. */
+void gpt_trace_take(struct gpt_trace *trace, const weir_zero *zero);
 
 /* The first rank of job->all writes what all have seen, a process for each rank. Collective; false when that failed, which was said. */
 bool gpt_trace_write(const struct gpt_trace *trace, struct gpt_job *job, const char *path);

@@ -81,6 +81,12 @@ weir_status gpt_trainer_validate(struct gpt_trainer *trainer, double *loss);
 /* n tokens that follow a prompt, at every rank. Collective. */
 weir_status gpt_trainer_sample(struct gpt_trainer *trainer, const int32_t *prompt, int length, int n, int32_t *tokens);
 
+/* From now on what the rank does is remembered. Collective. */
+weir_status gpt_trainer_begin_trace(struct gpt_trainer *trainer);
+
+/* And from now on no more, if it was. */
+void gpt_trainer_end_trace(struct gpt_trainer *trainer);
+
 /* The sentence that belongs to a status that one of these gave. */
 const weir_error *gpt_trainer_error(const struct gpt_trainer *trainer, weir_status status);
 

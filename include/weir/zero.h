@@ -503,6 +503,7 @@ typedef struct weir_zero_part {
     void *data;                     /**< the part's elements, to be read and written; NULL when they are on disk
                                          (weir_zero_state_read()). Delayed updates: see weir_zero_flush() */
     double scale;                   /**< what elements are to be multiplied by: 1, but for a gradient of weir_zero_shard() */
+    uint64_t flags;                 /**< of the tensor: ::WEIR_ZERO_NORM_ELSEWHERE, ... */
 } weir_zero_part;
 
 /** Number of parts on this rank. */

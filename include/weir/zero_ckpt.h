@@ -24,19 +24,27 @@ extern "C" {
 /** weir_zero_save(): the save goes on in the background; weir_ckpt_wait() on the folder tells how it ended. The state is copied before. */
 #define WEIR_ZERO_BACKGROUND ((uint64_t)1)
 
+/**
+ * weir_zero_save(): the ranks that opened the folder are those of several engines, which save together: the stages of a pipeline. Units have
+ * different names on different stages. What two stages have (a tied embedding) is marked ::WEIR_ZERO_NORM_ELSEWHERE on one of them, and saved
+ * by the other.
+ */
+#define WEIR_ZERO_PIPELINE ((uint64_t)2)
+
 /** weir_zero_load(): parameters only; states and counters stay as they are. */
 #define WEIR_ZERO_MODEL ((uint64_t)1)
 
 /**
  * Saves the state of an engine. The checkpoint's step is the number of updates so far.
  *
- * Collective over the ranks of the engine, which must be those that opened the folder; outside a pass.
+ * Collective over the ranks that opened the folder: those of the engine or, with ::WEIR_ZERO_PIPELINE, those of the engines of all
+ * stages, which must have made as many updates; outside a pass.
  *
  * @param zero       an engine
  * @param ckpt       a folder of checkpoints
  * @param more       further tensors and entries of the program (its `step` is not looked at); NULL: none. Names and keys must not begin as
  *                   those above do
- * @param flags      ::WEIR_ZERO_BACKGROUND
+ * @param flags      ::WEIR_ZERO_BACKGROUND, ::WEIR_ZERO_PIPELINE
  * @param[out] error description of a failure; may be NULL
  * @return as weir_ckpt_save(), in the background as weir_ckpt_isave()
  *
@@ -48,7 +56,8 @@ weir_status weir_zero_save(weir_zero *zero, weir_ckpt *ckpt, const weir_ckpt_con
  * Reads the state of an engine from a checkpoint; each rank reads the bytes of its shards only. Types may differ where
  * weir_ckpt_source_read() converts them. What the checkpoint has beside is not looked at.
  *
- * Collective over the ranks of the engine, which must be those that opened the folder; outside a pass.
+ * It does not matter whether the checkpoint is of one engine or of the stages of a pipeline, nor of how many: each engine finds its tensors
+ * by name. Collective over the ranks that opened the folder, be they those of one engine or of the engines of all stages; outside a pass.
  *
  * @param zero         an engine of the same units and tensors, and, but with ::WEIR_ZERO_MODEL, the same rules
  * @param ckpt         a folder of checkpoints

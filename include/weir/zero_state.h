@@ -112,7 +112,7 @@ weir_status weir_zero_to_bytes(const weir_zero *zero, void *bytes, uint64_t size
 /**
  * Sets the state of an engine from bytes of weir_zero_to_bytes(). Those of several ranks may stand one behind the other, in any
  * order, and each rank takes what it needs: those of all ranks make an engine with any number of ranks, stage and partition go on.
- * For the same kind of machine; files that others can read are those of weir/zero_ckpt.h.
+ * So do those of all ranks of the stages of a pipeline, for any number of stages. For the same kind of machine; files that others can read are those of weir/zero_ckpt.h.
  *
  * Collective, outside a pass.
  *

@@ -42,6 +42,28 @@ weir_status weir_zero_report_json(const weir_zero_report *report, char *text, si
  */
 weir_status weir_zero_trace(weir_zero *zero, uint64_t room);
 
+/** What an engine remembers. */
+typedef struct weir_zero_event {
+    size_t size;       /**< set by the caller to sizeof(weir_zero_event) */
+    const char *what;  /**< "forward" or "backward": the use of a unit; "reduce", "gather", "parameters": what was under way, beside others;
+                            "wait", "update", "step" */
+    const char *unit;  /**< its name, or that of the first unit that is concerned; "" for the last three; owned by the engine */
+    int64_t begin_ns;  /**< of CLOCK_MONOTONIC */
+    int64_t end_ns;    /**< likewise */
+    uint64_t in_flight; /**< 1: what was under way */
+    uint64_t bytes;    /**< of that */
+} weir_zero_event;
+
+/**
+ * One of the events that this rank remembers, in the order in which they ended. Not collective.
+ *
+ * @param zero        an engine
+ * @param index       from 0 on
+ * @param[out] event  `event->size` must be set
+ * @return ::WEIR_OK; ::WEIR_ERR_NOT_FOUND behind the last one; ::WEIR_ERR_INVALID
+ */
+weir_status weir_zero_trace_event(const weir_zero *zero, uint64_t index, weir_zero_event *event);
+
 /**
  * Writes what all ranks remember to one file, for chrome://tracing or Perfetto: a process for each rank, in which one row shows what the program
  * did (compute, wait, update, step) and others what was under way. Times are in microseconds from the first event on; clocks of

@@ -141,7 +141,8 @@ if grep -q '^#define HAVE_JANSSON 1' "$B/config.h"; then run "configuration" con
 trace() { # every instruction of every rank
     train traced 4 --pp 2 --zero 3 --microbatches 2 --steps 4 --trace "$tmp/trace" --trace-steps 3 || return 1
     [ "$(grep -c '"cat": "F", "pid": 3,' "$tmp/trace")" -eq 6 ] && [ "$(grep -c '"cat": "RECV_ACT"' "$tmp/trace")" -eq 12 ] &&
-        [ "$(grep -c '"name": "step ' "$tmp/trace")" -eq 12 ] && grep -q '"name": "rank 2: pp 1 dp 0 ' "$tmp/trace" || return 1
+        [ "$(grep -c '"name": "step ' "$tmp/trace")" -eq 12 ] && grep -q '"name": "gather h.3"' "$tmp/trace" && grep -q '"name": "reduce ' "$tmp/trace" &&
+        grep -q '"name": "update ' "$tmp/trace" && grep -q '"name": "rank 2: pp 1 dp 0 ' "$tmp/trace" || return 1
     ! command -v python3 >/dev/null || python3 -m json.tool "$tmp/trace" >/dev/null
 }
 run "trace" trace
@@ -219,7 +220,7 @@ killed() { # at any time: what was committed before is there, and the run goes o
     sleep "0.0$((RANDOM % 10))"
     kill -KILL "$(pgrep -P $pid | tail -n 1)"
     wait $pid && { echo "the launcher takes it for a success"; return 1; }
-    last=$(for c in "$tmp"/ckpt4/*/COMMITTED; do c=${c%/COMMITTED}; echo "${c##*step-}"; done | sort -n | tail -n 1)
+    last=$(for c in "$tmp"/ckpt5/*/COMMITTED; do c=${c%/COMMITTED}; echo "${c##*step-}"; done | sort -n | tail -n 1)
     train whole 1 --zero 0 --lr-schedule constant --warmup 0 --reproducible --steps $((last + 4)) &&
         train rest 2 --zero 2 --lr-schedule constant --warmup 0 --reproducible --steps $((last + 4)) --resume "$tmp/ckpt5" &&
         cmp <(numbers whole | tail -n 5) <(numbers rest) && [ "$(numbers rest | wc -l)" -eq 5 ]

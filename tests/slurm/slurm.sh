@@ -21,7 +21,8 @@ SlurmctldHost=h0(10.77.0.1)
 SlurmUser=root
 SlurmdUser=root
 AuthType=auth/munge
-AuthInfo=socket=$slurm/run/munge.sock
+# a job that is queued again waits until its credential has expired
+AuthInfo=socket=$slurm/run/munge.sock,cred_expire=5
 SlurmctldPort=26817
 SlurmdPort=26818
 StateSaveLocation=$slurm/state
@@ -37,6 +38,7 @@ TaskPlugin=task/none
 SelectType=select/cons_tres
 SelectTypeParameters=CR_CPU
 SchedulerType=sched/builtin
+SchedulerParameters=sched_interval=1
 MpiDefault=none
 ReturnToService=2
 SlurmdParameters=config_overrides
