@@ -215,14 +215,14 @@ signalled() { # saves and leaves
 }
 killed() { # at any time: what was committed before is there, and the run goes on from it as if nothing had happened
     local last
-    start dead --lr-schedule constant --warmup 0 --reproducible --save "$tmp/ckpt5" --save-every 2
-    until_true compgen -G "$tmp/ckpt5/*/COMMITTED" || return 1
+    start dead --lr-schedule constant --warmup 0 --reproducible --save "$tmp/ckpt-dead" --save-every 2
+    until_true compgen -G "$tmp/ckpt-dead/*/COMMITTED" || return 1
     sleep "0.0$((RANDOM % 10))"
     kill -KILL "$(pgrep -P $pid | tail -n 1)"
     wait $pid && { echo "the launcher takes it for a success"; return 1; }
-    last=$(for c in "$tmp"/ckpt5/*/COMMITTED; do c=${c%/COMMITTED}; echo "${c##*step-}"; done | sort -n | tail -n 1)
+    last=$(for c in "$tmp"/ckpt-dead/*/COMMITTED; do c=${c%/COMMITTED}; echo "${c##*step-}"; done | sort -n | tail -n 1)
     train whole 1 --zero 0 --lr-schedule constant --warmup 0 --reproducible --steps $((last + 4)) &&
-        train rest 2 --zero 2 --lr-schedule constant --warmup 0 --reproducible --steps $((last + 4)) --resume "$tmp/ckpt5" &&
+        train rest 2 --zero 2 --lr-schedule constant --warmup 0 --reproducible --steps $((last + 4)) --resume "$tmp/ckpt-dead" &&
         cmp <(numbers whole | tail -n 5) <(numbers rest) && [ "$(numbers rest | wc -l)" -eq 5 ]
 }
 run "killed" killed
