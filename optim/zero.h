@@ -483,6 +483,9 @@ weir_status wr_zero_quant_grad_begin(weir_zero *zero, struct wr_zero_job *job);
 weir_status wr_zero_quant_grad_across(weir_zero *zero, struct wr_zero_job *job);
 void wr_zero_quant_grad_end(weir_zero *zero, struct wr_zero_job *job);
 
+/* Whether sums go at once, in fp32, to where they are kept. */
+bool wr_zero_quant_grad_direct(const weir_zero *zero);
+
 /* ---- zero_window.c ---- */
 
 /* Arrays of this rank, then memory of about `room` bytes, which is collective; live.window.shared says whether there is some. */

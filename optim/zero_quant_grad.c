@@ -285,6 +285,25 @@ weir_status wr_zero_quant_grad_across(weir_zero *zero, struct wr_zero_job *job)
     return exchange(zero, q->rail, job, &second);
 }
 
+bool wr_zero_quant_grad_direct(const weir_zero *zero)
+{
+    return wr_zero_quantized_grads(zero) && zero->o.reduce == WEIR_ZERO_REDUCE_EVERY && zero->nreplica == 1;
+}
+
+/* Elements at .. at + m - 1 of this rank's part are summed up. The result is never ahead of what is still to be read. */
+static void put_sum(const weir_zero *zero, struct wr_zero_job *job, uint64_t at, const float *sum, uint64_t m)
+{
+    weir_type type;
+    if (!wr_zero_quant_grad_direct(zero)) {
+        weir_convert(job->data + at * zero->rsize, (weir_type)zero->o.reduce_type, sum, WEIR_FP32, m);
+        return;
+    }
+    float *to = (float *)wr_zero_grad_of(zero, job->section, &type) + at;
+    bool over = job->round == 0 && !job->extra;
+    for (uint64_t i = 0; i < m; i++)
+        to[i] = over ? sum[i] : to[i] + sum[i];
+}
+
 void wr_zero_quant_grad_end(weir_zero *zero, struct wr_zero_job *job)
 {
     const struct wr_zero_section *s = &zero->l.sections[job->section];
@@ -294,11 +313,11 @@ void wr_zero_quant_grad_end(weir_zero *zero, struct wr_zero_job *job)
     float sum[WR_QUANT_MOST];
     for (int owner = next_mine(zero, -1); owner != zero->my_shard; owner = next_mine(zero, owner))
         offset += part_bytes(zero, s, owner);
-    for (uint64_t at = 0; at < n; at += block) { /* the result is never ahead of what is still to be read */
+    for (uint64_t at = 0; at < n; at += block) {
         uint64_t m = WR_MIN(n - at, block);
         sum_node(zero, job, &room, zero->my_shard, offset, at, m, sum);
         for (uint64_t k = 0; k + 1 < (uint64_t)zero->q.nnodes; k++)
             wr_quant_add(sum, in + k * own, n, block, at, m);
-        weir_convert(job->data + at * zero->rsize, (weir_type)zero->o.reduce_type, sum, WEIR_FP32, m);
+        put_sum(zero, job, at, sum, m);
     }
 }

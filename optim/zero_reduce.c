@@ -125,7 +125,7 @@ static void deliver(weir_zero *zero, struct wr_zero_job *job)
     uint64_t n = wr_zero_part(&zero->l.sections[job->section], zero->my_shard);
     if (wr_zero_reproducible(zero))
         wr_zero_repro_add(zero, job);
-    else if (grad != job->data)
+    else if (grad != job->data && !wr_zero_quant_grad_direct(zero))
         add(grad, type, job->data, (weir_type)zero->o.reduce_type, n, job->round == 0 && !job->extra);
     if (job->extra || job->round + 1 == zero->g.rounds)
         wr_zero_take_norms(zero, job->section);

@@ -214,7 +214,8 @@ typedef enum weir_zero_nonfinite {
  * ranks in fp32, then sums of nodes go as int8 to the owners, who add them up in fp32. With A_r the largest magnitude of a block in
  * what rank r added, and B_k that of the sum of node k, a gradient (the sum over all ranks) is off by at most the sum of A_r and B_k over
  * other ranks and other nodes, divided by 254. A gradient that is not finite makes its whole block NaN, so such steps are found as ever.
- * Replicas (weir_zero_options::shard_group) are summed up in reduce_type. Not with ::WEIR_ZERO_REPRODUCIBLE.
+ * The sum stays in fp32 where every pass reduces (::WEIR_ZERO_REDUCE_EVERY) and there are no replicas, else it becomes reduce_type, in which
+ * replicas (weir_zero_options::shard_group) are summed up. Not with ::WEIR_ZERO_REPRODUCIBLE.
  */
 #define WEIR_ZERO_QUANTIZED_GRADS ((uint64_t)8)
 

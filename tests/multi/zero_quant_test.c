@@ -255,7 +255,7 @@ static void grads_of(uint64_t stage, uint64_t reduce, uint64_t shard_group, weir
                 DO(weir_zero_gather(zero, (uint64_t)u, i, "grad", g));
                 for (uint64_t e = 0; e < elements(&m.tensors[u][i]); e++) {
                     /* a node's sum of all ranks is as large as all together: at most twice what one exchange loses; see zero.h */
-                    double bound = 2 * largest / 254 * 1.01 + (wire == WEIR_FP32 ? 0 : largest / 100);
+                    double bound = 2 * largest / 254 * 1.01;
                     CHECK(fabs(g[e] - mean[e]) <= bound, "stage %d, unit %d, tensor %d, element %d: %g, not %g", (int)stage, u, (int)i, (int)e, g[e],
                           mean[e]);
                     off += (g[e] - mean[e]) * (g[e] - mean[e]);
