@@ -7,8 +7,9 @@
 #include "base/error.h"
 #include "comm/coll/fast_impl.h"
 #include "comm/transport/shm/shm.h"
+#include "comm/transport/wait.h"
 
-enum { POLLS_A_PAUSE = 8, AHEAD = 2, AHEAD_BYTES = 512 };
+enum { POLLS = 512, POLLS_A_PAUSE = 8, AHEAD = 2, AHEAD_BYTES = 512 };
 
 static inline uint32_t number_in(uint64_t word)
 {
@@ -130,6 +131,12 @@ bool wr_fast_serves(const struct wr_fast *f, const struct wr_coll_call *call)
 
 /* ---- blocking calls ---- */
 
+/* Before the engine is asked to wait. */
+static unsigned polls_of(const struct wr_fast *f)
+{
+    return wr_waiter_wanted(f->state->comm->engine->waiter) ? 1 : POLLS;
+}
+
 struct direct {
     struct wr_fast *f;
     struct wr_fast_call call;
@@ -154,7 +161,7 @@ weir_status wr_fast_run(struct wr_coll_state *s, const struct wr_coll_call *call
     struct wr_fast *f = s->fast;
     struct direct d = {.f = f};
     wr_fast_prepare(f, &d.call, call);
-    for (unsigned i = f->polls; i; i--) {
+    for (unsigned i = polls_of(f); i; i--) {
         if (direct_ended(&d))
             goto ended;
         if (i % POLLS_A_PAUSE == 0)
@@ -206,7 +213,7 @@ void wr_fast_start(struct wr_coll_request *r)
 void wr_fast_hurry(struct weir_request *request)
 {
     struct wr_fast *f = WR_CONTAINER_OF(request, struct wr_coll_request, request)->state->fast;
-    for (unsigned i = f->polls; i && !request->complete; i--) {
+    for (unsigned i = polls_of(f); i && !request->complete; i--) {
         wr_fast_progress(f);
         if (i % POLLS_A_PAUSE == 0)
             wr_cpu_relax();

@@ -46,7 +46,6 @@ struct wr_fast {
     int n, me;
     uint32_t seq;   /* of the latest call that was posted */
     uint32_t floor; /* all have begun this one */
-    unsigned polls; /* before the engine is asked to wait */
     bool fence;     /* a full fence before looking for sleepers */
     uint32_t served; /* a bit for each collective */
     struct wr_list queue; /* wr_coll_request, the first one is on its way */

@@ -8,9 +8,6 @@
 #include "comm/coll/fast_impl.h"
 #include "comm/mem/mem.h"
 #include "comm/transport/shm/shm.h"
-#include "comm/transport/wait.h"
-
-enum { POLLS = 512, POLLS_CROWDED = 1 };
 
 /* Collectives for which no algorithm is asked for: WEIR_ALGO is about plans. Rank 0's counts. */
 static weir_status served_here(const struct wr_coll_state *s, uint32_t *served, weir_error *err)
@@ -94,7 +91,6 @@ static weir_status begin(void *arg, struct wr_steps *steps, weir_error *err)
     f->me = comm->rank;
     f->served = o->cards[0].served;
     f->lost = f->suspect = -1;
-    f->polls = wr_waiter_crowded(comm->engine->waiter) ? POLLS_CROWDED : POLLS;
     wr_list_init(&f->queue);
     return wr_steps_agree(steps, WEIR_OK, err);
 }

@@ -29,6 +29,8 @@ enum {
     GAP_NS = 100000,               /* between two polls or in a yield: somebody else was on this core, longer than ranks that wait */
     SHORTEST_CONTENDED_NS = 200000, /* for so long it is taken for contended then, twice as long when it is seen again soon ... */
     LONGEST_CONTENDED_NS = 100000000, /* ... up to this */
+    CROWDED_SPIN_NS = 10000,       /* of polling, with more ranks than cores, while no other rank wants this core ... */
+    IDLE_YIELD_NS = 1000,          /* ... which a yield tells that takes no longer than this */
     CROWDED_YIELD_NS = 1000000     /* of yields to the other ranks of this core */
 };
 
@@ -40,7 +42,8 @@ struct wr_waiter {
     int events, kick;           /* epoll set, and the eventfd in it */
     bool naps;                  /* a transport has no descriptor */
     bool extra; /* there are descriptors that are not of transports */
-    bool crowded;        /* there are more ranks than cores */
+    bool crowded;        /* there are more ranks than cores ... */
+    bool wanted;         /* ... and others want this one, as far as is known */
     int64_t spin_ns, yield_ns, gap_ns;
     int64_t contended_until, contended_ns; /* somebody else has used this core of late */
     unsigned polls_per_look, polls_per_pause;
@@ -133,8 +136,10 @@ weir_status wr_waiter_create(const struct wr_waiter_params *params, struct wr_wa
         w->transports[i] = params->transports[i];
     w->events = w->kick = -1;
     int ranks = ranks_a_core(params->node_size);
-    w->crowded = ranks > 1;
+    w->crowded = w->wanted = ranks > 1;
     w->spin_ns = params->config ? params->config->spin : 50000;
+    if (w->crowded)
+        w->spin_ns = WR_MIN(w->spin_ns, CROWDED_SPIN_NS);
     w->yield_ns = w->crowded && w->spin_ns ? WR_MAX(w->spin_ns, CROWDED_YIELD_NS) : w->spin_ns;
     w->gap_ns = GAP_NS * WR_MAX(ranks, 1);
     calibrate(w);
@@ -382,12 +387,13 @@ static int yield_for(struct wr_waiter *w, bool (*ended)(void *arg), void *arg)
         release(w);
         sched_yield();
         acquire(w);
-        if (w->crowded ? poll_once(w) : wr_waiter_progress(w))
-            return ended(arg);
-        if (ended(arg))
-            return 1;
         now = wr_clock_ns();
         look_for_gap(w, before, now);
+        w->wanted = w->crowded && now - before > IDLE_YIELD_NS;
+        if (ended(arg)) /* others have had their turn */
+            return 1;
+        if (w->crowded ? poll_once(w) : wr_waiter_progress(w))
+            return ended(arg);
     }
     return -1;
 }
@@ -399,8 +405,8 @@ weir_status wr_waiter_wait(struct wr_waiter *w, bool (*ended)(void *arg), void *
         return WEIR_OK;
     for (;;) {
         uint32_t epoch = wr_load_acquire(&w->epoch); /* before ended() */
-        /* with more ranks than cores, who is waited for is likely to want this one: each moment of polling is taken from it */
-        int rc = w->crowded ? poll_now(w, ended, arg) : poll_for(w, ended, arg, w->spin_ns);
+        /* who is waited for may be who wants this core: each moment of polling is taken from it then */
+        int rc = w->wanted ? poll_now(w, ended, arg) : poll_for(w, ended, arg, w->spin_ns);
         if (rc < 0)
             rc = yield_for(w, ended, arg);
         if (rc > 0)
@@ -466,4 +472,9 @@ uint64_t wr_waiter_blocked(const struct wr_waiter *w)
 bool wr_waiter_crowded(const struct wr_waiter *w)
 {
     return w->crowded;
+}
+
+bool wr_waiter_wanted(const struct wr_waiter *w)
+{
+    return w->wanted;
 }

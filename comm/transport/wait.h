@@ -59,5 +59,7 @@ void wr_waiter_kick(struct wr_waiter *w);
 /* For tests and for showing: how often this waiter has blocked, and whether ranks outnumber the cores. */
 uint64_t wr_waiter_blocked(const struct wr_waiter *w);
 bool wr_waiter_crowded(const struct wr_waiter *w);
+/* Whether other ranks seem to want this core now: polling before a wait takes it from them. */
+bool wr_waiter_wanted(const struct wr_waiter *w);
 
 #endif
