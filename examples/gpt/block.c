@@ -22,14 +22,15 @@ static int64_t acts(const struct gpt_pass *p, real *memory, struct gpt_block_act
 {
     struct parts parts = {memory, 0};
     int64_t rows = gpt_pass_rows(p), c = p->config->width, attended = gpt_pass_attended(p), inner = gpt_own_inner(p->config);
-    a->norm1 = part(&parts, rows * c);
-    a->stats1 = part(&parts, rows * 2);
+    int64_t own = gpt_pass_own(p, NULL);
+    a->norm1 = part(&parts, own * c);
+    a->stats1 = part(&parts, own * 2);
     a->qkv = part(&parts, rows * 3 * attended);
     a->shares = part(&parts, rows * gpt_own_heads(p->config) * (p->attend ? 1 : p->length));
     a->heads = part(&parts, rows * attended);
-    a->mid = part(&parts, rows * c);
-    a->norm2 = part(&parts, rows * c);
-    a->stats2 = part(&parts, rows * 2);
+    a->mid = part(&parts, own * c);
+    a->norm2 = part(&parts, own * c);
+    a->stats2 = part(&parts, own * 2);
     a->fc = part(&parts, rows * inner);
     a->gelu = part(&parts, rows * inner);
     return parts.used;
@@ -38,14 +39,14 @@ static int64_t acts(const struct gpt_pass *p, real *memory, struct gpt_block_act
 static int64_t grads(const struct gpt_pass *p, real *memory, struct gpt_block_grads *g)
 {
     struct parts parts = {memory, 0};
-    int64_t rows = gpt_pass_rows(p), c = p->config->width, masked = p->config->dropout > 0 ? rows * c : 0;
+    int64_t rows = gpt_pass_rows(p), c = p->config->width, own = gpt_pass_own(p, NULL), masked = p->config->dropout > 0 ? own * c : 0;
     int64_t attended = gpt_pass_attended(p), inner = gpt_own_inner(p->config);
     g->proj = part(&parts, masked);
     g->fc = part(&parts, rows * inner);
-    g->mid = part(&parts, rows * c);
+    g->mid = part(&parts, own * c);
     g->out = part(&parts, masked);
     g->qkv = part(&parts, rows * 3 * attended);
-    g->dx = part(&parts, rows * c);
+    g->dx = part(&parts, own * c);
     return parts.used;
 }
 
@@ -105,23 +106,25 @@ static void linear_back_weight(const struct gpt_pass *p, int in, int out, const 
 void gpt_block(const struct gpt_pass *p, int layer, const real *const *w, const real *x, const struct gpt_block_acts *a, real *y)
 {
     const struct gpt_kernels *k = p->kernels;
-    int64_t rows = gpt_pass_rows(p);
+    int64_t rows = gpt_pass_rows(p), own = gpt_pass_own(p, NULL);
     int c = p->config->width, attended = gpt_pass_attended(p), inner = gpt_own_inner(p->config);
     struct gpt_drop out = gpt_pass_drop(p, layer, GPT_DROP_OUT), proj = gpt_pass_drop(p, layer, GPT_DROP_PROJ);
 
-    k->norm(rows, c, x, w[GPT_LN1_WEIGHT], w[GPT_LN1_BIAS], a->norm1, a->stats1);
+    k->norm(own, c, x, w[GPT_LN1_WEIGHT], w[GPT_LN1_BIAS], a->norm1, a->stats1);
     k->spread(rows, 3 * attended, w[GPT_QKV_BIAS], a->qkv);
-    linear(p, c, 3 * attended, a->norm1, w[GPT_QKV_WEIGHT], 1, a->qkv);
+    linear(p, c, 3 * attended, gpt_pass_gather(p, a->norm1), w[GPT_QKV_WEIGHT], 1, a->qkv);
     gpt_attention(p, layer, a);
-    linear(p, attended, c, a->heads, w[GPT_OUT_WEIGHT], 0, a->mid);
-    gpt_pass_sum(p, a->mid);
+    real *sums = gpt_pass_parts(p, a->mid);
+    linear(p, attended, c, a->heads, w[GPT_OUT_WEIGHT], 0, sums);
+    gpt_pass_sum(p, sums, a->mid);
     gpt_residual_rows(p, &out, x, w[GPT_OUT_BIAS], a->mid);
 
-    k->norm(rows, c, a->mid, w[GPT_LN2_WEIGHT], w[GPT_LN2_BIAS], a->norm2, a->stats2);
-    linear(p, c, inner, a->norm2, w[GPT_FC_WEIGHT], 0, a->fc);
+    k->norm(own, c, a->mid, w[GPT_LN2_WEIGHT], w[GPT_LN2_BIAS], a->norm2, a->stats2);
+    linear(p, c, inner, gpt_pass_gather(p, a->norm2), w[GPT_FC_WEIGHT], 0, a->fc);
     k->gelu(rows, inner, a->fc, w[GPT_FC_BIAS], a->gelu);
-    linear(p, inner, c, a->gelu, w[GPT_PROJ_WEIGHT], 0, y);
-    gpt_pass_sum(p, y);
+    sums = gpt_pass_parts(p, y);
+    linear(p, inner, c, a->gelu, w[GPT_PROJ_WEIGHT], 0, sums);
+    gpt_pass_sum(p, sums, y);
     gpt_residual_rows(p, &proj, a->mid, w[GPT_PROJ_BIAS], y);
 }
 
@@ -139,21 +142,21 @@ void gpt_block_back_input(const struct gpt_pass *p, int layer, const real *const
                           const real *dy, const struct gpt_block_grads *g, real *const *dw)
 {
     const struct gpt_kernels *k = p->kernels;
-    int64_t rows = gpt_pass_rows(p);
+    int64_t rows = gpt_pass_rows(p), own = gpt_pass_own(p, NULL);
     int c = p->config->width, attended = gpt_pass_attended(p), inner = gpt_own_inner(p->config);
     real *dnorm = p->scratch, *dheads = p->scratch; /* of the norms' outputs, and of the heads: one after the other */
 
-    linear_back_input(p, inner, c, masked(p, layer, GPT_DROP_PROJ, dy, g->proj), w[GPT_PROJ_WEIGHT], g->fc);
+    linear_back_input(p, inner, c, gpt_pass_gather(p, masked(p, layer, GPT_DROP_PROJ, dy, g->proj)), w[GPT_PROJ_WEIGHT], g->fc);
     k->gelu_back(rows * inner, a->fc, g->fc);
     linear_back_input(p, c, inner, g->fc, w[GPT_FC_WEIGHT], dnorm);
-    gpt_pass_sum(p, dnorm);
-    k->norm_back(rows, c, a->mid, w[GPT_LN2_WEIGHT], a->stats2, dnorm, dy, g->mid, dw[GPT_LN2_WEIGHT], dw[GPT_LN2_BIAS]);
+    gpt_pass_sum(p, dnorm, dnorm);
+    k->norm_back(own, c, a->mid, w[GPT_LN2_WEIGHT], a->stats2, dnorm, dy, g->mid, dw[GPT_LN2_WEIGHT], dw[GPT_LN2_BIAS]);
 
-    linear_back_input(p, attended, c, masked(p, layer, GPT_DROP_OUT, g->mid, g->out), w[GPT_OUT_WEIGHT], dheads);
+    linear_back_input(p, attended, c, gpt_pass_gather(p, masked(p, layer, GPT_DROP_OUT, g->mid, g->out)), w[GPT_OUT_WEIGHT], dheads);
     gpt_attention_back(p, layer, a, dheads, g->qkv);
     linear_back_input(p, c, 3 * attended, g->qkv, w[GPT_QKV_WEIGHT], dnorm);
-    gpt_pass_sum(p, dnorm);
-    k->norm_back(rows, c, x, w[GPT_LN1_WEIGHT], a->stats1, dnorm, g->mid, g->dx, dw[GPT_LN1_WEIGHT], dw[GPT_LN1_BIAS]);
+    gpt_pass_sum(p, dnorm, dnorm);
+    k->norm_back(own, c, x, w[GPT_LN1_WEIGHT], a->stats1, dnorm, g->mid, g->dx, dw[GPT_LN1_WEIGHT], dw[GPT_LN1_BIAS]);
 }
 
 void gpt_block_back_weight(const struct gpt_pass *p, const struct gpt_block_acts *a, const real *dy, const struct gpt_block_grads *g,
@@ -161,8 +164,8 @@ void gpt_block_back_weight(const struct gpt_pass *p, const struct gpt_block_acts
 {
     int c = p->config->width, attended = gpt_pass_attended(p), inner = gpt_own_inner(p->config);
     bool dropped = p->training && p->config->dropout > 0;
-    linear_back_weight(p, inner, c, a->gelu, dropped ? g->proj : dy, dw[GPT_PROJ_WEIGHT], dw[GPT_PROJ_BIAS]);
-    linear_back_weight(p, c, inner, a->norm2, g->fc, dw[GPT_FC_WEIGHT], dw[GPT_FC_BIAS]);
-    linear_back_weight(p, attended, c, a->heads, dropped ? g->out : g->mid, dw[GPT_OUT_WEIGHT], dw[GPT_OUT_BIAS]);
-    linear_back_weight(p, c, 3 * attended, a->norm1, g->qkv, dw[GPT_QKV_WEIGHT], dw[GPT_QKV_BIAS]);
+    linear_back_weight(p, inner, c, a->gelu, gpt_pass_gather(p, dropped ? g->proj : dy), dw[GPT_PROJ_WEIGHT], dw[GPT_PROJ_BIAS]);
+    linear_back_weight(p, c, inner, gpt_pass_gather(p, a->norm2), g->fc, dw[GPT_FC_WEIGHT], dw[GPT_FC_BIAS]);
+    linear_back_weight(p, attended, c, a->heads, gpt_pass_gather(p, dropped ? g->out : g->mid), dw[GPT_OUT_WEIGHT], dw[GPT_OUT_BIAS]);
+    linear_back_weight(p, c, 3 * attended, gpt_pass_gather(p, a->norm1), g->qkv, dw[GPT_QKV_WEIGHT], dw[GPT_QKV_BIAS]);
 }

@@ -9,10 +9,25 @@ static weir_tp *plan_of(struct gpt_join *join)
     return ((struct gpt_divide *)(void *)((char *)join - offsetof(struct gpt_divide, join)))->tp;
 }
 
-static void sum(struct gpt_join *join, const struct gpt_pass *p, real *x)
+static int64_t own(const struct gpt_join *join, const struct gpt_pass *p, int64_t *first)
+{
+    return weir_tp_rows(((const struct gpt_divide *)(const void *)((const char *)join - offsetof(struct gpt_divide, join)))->tp,
+                        gpt_pass_rows(p), first);
+}
+
+static void sum(struct gpt_join *join, const struct gpt_pass *p, const real *x, real *y)
 {
     if (join->status == WEIR_OK)
-        join->status = weir_tp_reduce(plan_of(join), gpt_pass_rows(p), x, x);
+        join->status = weir_tp_reduce(plan_of(join), gpt_pass_rows(p), x, y);
+}
+
+static const real *gather(struct gpt_join *join, const struct gpt_pass *p, const real *x)
+{
+    struct gpt_divide *d = (struct gpt_divide *)(void *)((char *)join - offsetof(struct gpt_divide, join));
+    const real *whole = d->rest;
+    if (join->status == WEIR_OK)
+        join->status = weir_tp_gather(d->tp, gpt_pass_rows(p), x, &whole);
+    return whole;
 }
 
 static double loss(struct gpt_join *join, const struct gpt_pass *p, const int32_t *targets, double scale, real *logits)
@@ -25,10 +40,10 @@ static double loss(struct gpt_join *join, const struct gpt_pass *p, const int32_
 }
 
 weir_status gpt_divide_create(struct gpt_divide *d, const struct gpt_job *job, const struct gpt_config *config, int64_t rows,
-                              weir_error *error)
+                              bool sequence, weir_error *error)
 {
     weir_tp_options options = WEIR_TP_OPTIONS_INIT;
-    *d = (struct gpt_divide){.join = {WEIR_OK, sum, loss}, .comm = job->tp};
+    *d = (struct gpt_divide){.join = {WEIR_OK, own, sum, gather, loss}, .comm = job->tp};
     if (job->ways == 1)
         return WEIR_OK;
     d->counts = calloc((size_t)job->ways, sizeof *d->counts);
@@ -37,8 +52,10 @@ weir_status gpt_divide_create(struct gpt_divide *d, const struct gpt_job *job, c
         d->counts[r] = (uint64_t)weir_share(config->vocabulary, job->ways, r);
     options.tokens = rows;
     options.width = config->width;
+    options.flags = sequence ? WEIR_TP_SEQUENCE : 0;
+    d->rest = calloc((size_t)(rows * config->width), sizeof *d->rest);
     weir_status status = weir_tp_create(job->tp, &options, &d->tp, error);
-    return status == WEIR_OK && (!d->counts || !d->row) ? WEIR_ERR_NO_MEMORY : status;
+    return status == WEIR_OK && (!d->counts || !d->row || !d->rest) ? WEIR_ERR_NO_MEMORY : status;
 }
 
 void gpt_divide_free(struct gpt_divide *d)
@@ -46,7 +63,9 @@ void gpt_divide_free(struct gpt_divide *d)
     weir_tp_free(d->tp);
     free(d->counts);
     free(d->row);
+    free(d->rest);
     d->tp = NULL;
+    d->rest = NULL;
     d->counts = NULL;
     d->row = NULL;
 }

@@ -12,11 +12,12 @@ struct gpt_divide {
     weir_tp *tp;        /* NULL: nothing is divided */
     uint64_t *counts;   /* words of each rank */
     float *row;         /* logits of a token */
+    float *rest;        /* what is computed with after an error: zeros */
 };
 
-/* For passes of up to so many rows. Collective. To be freed by gpt_divide_free() in any case. */
+/* For passes of up to so many rows, which are divided between layers with `sequence`. Collective. To be freed by gpt_divide_free() in any case. */
 weir_status gpt_divide_create(struct gpt_divide *divide, const struct gpt_job *job, const struct gpt_config *config, int64_t rows,
-                              weir_error *error);
+                              bool sequence, weir_error *error);
 void gpt_divide_free(struct gpt_divide *divide);
 
 /* The logits of one row, for the whole vocabulary; valid until the next call. Collective along tp. */

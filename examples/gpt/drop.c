@@ -24,27 +24,27 @@ uint32_t gpt_row_element(const struct gpt_pass *p, int64_t row)
     return (uint32_t)((sequence * (uint64_t)p->config->context + place) * (uint64_t)p->config->width);
 }
 
-/* Rows from this one on whose elements are numbered one after the other. */
-static int64_t run_of(const struct gpt_pass *p, int64_t row)
+/* Rows from this one on, before `end`, whose elements are numbered one after the other. */
+static int64_t run_of(const struct gpt_pass *p, int64_t row, int64_t end)
 {
-    int token = (int)(row % p->length);
-    return !p->attend ? gpt_pass_rows(p) - row : token < p->before ? p->before - token : p->length - token;
+    int token = (int)(row % p->length), n = token < p->before ? p->before - token : p->length - token;
+    return !p->attend || end - row < n ? end - row : n;
 }
 
 void gpt_drop_rows(const struct gpt_pass *p, const struct gpt_drop *drop, const real *x, real *y)
 {
-    int64_t rows = gpt_pass_rows(p), c = p->config->width;
+    int64_t first, rows = gpt_pass_own(p, &first), c = p->config->width;
     for (int64_t row = 0, n; row < rows; row += n) {
-        n = run_of(p, row);
-        p->kernels->drop(n * c, x + row * c, drop, gpt_row_element(p, row), y + row * c);
+        n = run_of(p, first + row, first + rows);
+        p->kernels->drop(n * c, x + row * c, drop, gpt_row_element(p, first + row), y + row * c);
     }
 }
 
 void gpt_residual_rows(const struct gpt_pass *p, const struct gpt_drop *drop, const real *x, const real *bias, real *y)
 {
-    int64_t rows = gpt_pass_rows(p), c = p->config->width;
+    int64_t first, rows = gpt_pass_own(p, &first), c = p->config->width;
     for (int64_t row = 0, n; row < rows; row += n) {
-        n = drop->threshold ? run_of(p, row) : rows;
-        p->kernels->residual(n, (int)c, x + row * c, bias, drop, gpt_row_element(p, row), y + row * c);
+        n = drop->threshold ? run_of(p, first + row, first + rows) : rows;
+        p->kernels->residual(n, (int)c, x + row * c, bias, drop, gpt_row_element(p, first + row), y + row * c);
     }
 }

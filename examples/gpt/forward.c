@@ -11,7 +11,7 @@
 static weir_status one_part(struct gpt_trainer *t, int64_t p, struct gpt_micro *m, double *loss, const real **logits)
 {
     int64_t chunk, other;
-    uint64_t bytes = (uint64_t)(gpt_pass_rows(&m->pass) * t->config.width) * sizeof(real);
+    uint64_t bytes = (uint64_t)(gpt_pass_own(&m->pass, NULL) * t->config.width) * sizeof(real);
     real *input = t->flow[p % 2], *output = t->flow[(p + 1) % 2];
     int owner = gpt_trainer_owner(t, p, &chunk);
     if (owner != t->job->stage)

@@ -26,11 +26,18 @@ struct gpt_attend {
                      const real *dheads, real *dqkv);
 };
 
-/* Layers whose matrices are divided among ranks; each then computes with the same rows. */
+/*
+ * Layers whose matrices are divided among ranks; each then computes with the same rows. What is between such layers (norms, dropout,
+ * sums) each rank does for all rows, or for rows of its own: Megatron's sequence parallelism.
+ */
 struct gpt_join {
     weir_status status; /* as above */
-    /* x, rows x width, becomes the sum over these ranks. */
-    void (*sum)(struct gpt_join *join, const struct gpt_pass *pass, real *x);
+    /* Rows that are this rank's own, and the first of them. */
+    int64_t (*own)(const struct gpt_join *join, const struct gpt_pass *pass, int64_t *first);
+    /* y, own rows x width, becomes the sum over these ranks of x, all rows x width. They may be the same. */
+    void (*sum)(struct gpt_join *join, const struct gpt_pass *pass, const real *x, real *y);
+    /* All rows, of which each rank has its own: x itself, or memory that the next call of these uses again. */
+    const real *(*gather)(struct gpt_join *join, const struct gpt_pass *pass, const real *x);
     /* gpt_head_loss(); of the logits each rank has the columns of its words. */
     double (*loss)(struct gpt_join *join, const struct gpt_pass *pass, const int32_t *targets, double scale, real *logits);
 };
@@ -66,13 +73,6 @@ static inline void gpt_pass_multiply(const struct gpt_pass *pass, struct gpt_pro
     gpt_multiply(&product);
 }
 
-/* What every rank of a divided layer has computed a part of. */
-static inline void gpt_pass_sum(const struct gpt_pass *pass, real *x)
-{
-    if (pass->join)
-        pass->join->sum(pass->join, pass, x);
-}
-
 /* Numbers for a token in the heads of this rank. */
 static inline int gpt_pass_attended(const struct gpt_pass *pass)
 {
@@ -82,6 +82,34 @@ static inline int gpt_pass_attended(const struct gpt_pass *pass)
 static inline int64_t gpt_pass_rows(const struct gpt_pass *pass)
 {
     return (int64_t)pass->sequences * pass->length;
+}
+
+/* Rows of this rank between divided layers; the first of them is *first, which may be NULL. */
+static inline int64_t gpt_pass_own(const struct gpt_pass *pass, int64_t *first)
+{
+    int64_t zero;
+    first = first ? first : &zero;
+    *first = 0;
+    return pass->join ? pass->join->own(pass->join, pass, first) : gpt_pass_rows(pass);
+}
+
+/* y, own rows, becomes the sum of x, of which every rank of a divided layer has computed a part for all rows. Without one they are the same. */
+static inline void gpt_pass_sum(const struct gpt_pass *pass, const real *x, real *y)
+{
+    if (pass->join)
+        pass->join->sum(pass->join, pass, x, y);
+}
+
+/* All rows of what every rank has its own rows of. */
+static inline const real *gpt_pass_gather(const struct gpt_pass *pass, const real *x)
+{
+    return pass->join ? pass->join->gather(pass->join, pass, x) : x;
+}
+
+/* Where a product whose rows are to be summed up is put: where the sum goes, unless that has room for own rows only. */
+static inline real *gpt_pass_parts(const struct gpt_pass *pass, real *sum)
+{
+    return gpt_pass_own(pass, NULL) < gpt_pass_rows(pass) ? pass->scratch : sum;
 }
 
 /* The place in its sequence of a token of this rank. */
@@ -101,11 +129,11 @@ uint32_t gpt_row_element(const struct gpt_pass *pass, int64_t row);
 /* The number of the first element of an attention matrix, context x context, of one head of all. */
 uint32_t gpt_attention_element(const struct gpt_pass *pass, int64_t sequence, int64_t head);
 
-/* y = drop(x), and y = x + drop(y + bias), of all rows. */
+/* y = drop(x), and y = x + drop(y + bias), of this rank's own rows. */
 void gpt_drop_rows(const struct gpt_pass *pass, const struct gpt_drop *drop, const real *x, real *y);
 void gpt_residual_rows(const struct gpt_pass *pass, const struct gpt_drop *drop, const real *x, const real *bias, real *y);
 
-/* What a block keeps of its forward pass. */
+/* What a block keeps of its forward pass. Of what is as wide as the model there are own rows only. */
 struct gpt_block_acts {
     real *norm1, *stats1; /* rows x width; rows x 2 */
     real *qkv;            /* rows x 3 width */

@@ -48,6 +48,7 @@ static const struct row {
     {"pp", "N", INTEGER, AT(pp), 1, 1024, "pipeline stages (1)"},
     {"dp", "N", INTEGER, AT(dp), 0, 1e6, "data-parallel ranks (0: what the others leave)"},
     {"tp", "N", INTEGER, AT(tp), 1, 65536, "ranks that divide each layer (1)"},
+    {"tp-sequence", NULL, FLAG, AT(tp_sequence), 0, 0, "these divide tokens between layers, too: Megatron's sequence parallelism"},
     {"ep", "N", INTEGER, AT(ep), 1, 65536, "ranks that divide experts, of which this model has none (1)"},
     {"sp", "N", INTEGER, AT(sp), 1, 65536, "ranks that share the tokens of each sequence (1)"},
     {"sp-method", "NAME", TEXT, AT(sp_method), 0, 0, "how these attend to each other: ulysses, ring (ulysses)"},

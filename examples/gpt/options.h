@@ -31,7 +31,7 @@ struct gpt_options {
     const char *save, *resume, *import, *export;
     int64_t save_every;
     const char *config;
-    bool baseline, json, help, reproducible;
+    bool baseline, json, help, reproducible, tp_sequence;
     char **paths; /* files and folders to train on */
     int npaths;
     uint64_t given[2]; /* a bit for each option that was on the command line; see gpt_options_given() */

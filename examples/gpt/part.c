@@ -22,7 +22,7 @@ static int64_t padded(int64_t n)
 
 static int64_t row_numbers(const struct gpt_part *part, const struct gpt_pass *pass)
 {
-    return padded(gpt_pass_rows(pass) * part->config->width);
+    return padded(gpt_pass_own(pass, NULL) * part->config->width);
 }
 
 static bool recomputed(const struct gpt_part *part, int block)

@@ -29,6 +29,49 @@ static weir_status parameters(struct gpt_shards *s, int unit, const real **w)
     return s->narrow ? gpt_widen_unit(&s->widen, unit, n, stored, sizes, w) : WEIR_OK;
 }
 
+/* Whether a tensor's gradient is made of this rank's own rows only, with --tp-sequence. */
+static bool is_partial(const struct gpt_shards *s, int unit, int t)
+{
+    enum gpt_unit_kind kind = gpt_unit_kind(s->config, unit);
+    return s->rows && (kind == GPT_UNIT_WPE || kind == GPT_UNIT_NORM ||
+                       (kind == GPT_UNIT_BLOCK && (t == GPT_LN1_WEIGHT || t == GPT_LN1_BIAS || t == GPT_LN2_WEIGHT || t == GPT_LN2_BIAS)));
+}
+
+static int64_t numbers_of(const struct gpt_shards *s, int unit, int t)
+{
+    struct gpt_tensor tensor;
+    gpt_unit_tensor(s->config, unit, t, &tensor);
+    return tensor.rows * tensor.cols;
+}
+
+static weir_status make_partial(struct gpt_shards *s, const struct gpt_job *job, const struct gpt_options *o)
+{
+    int64_t n = 0;
+    s->rows = o->tp_sequence && job->ways > 1 ? job->tp : NULL;
+    s->partial_at = calloc((size_t)s->nunits + 1, sizeof *s->partial_at);
+    for (int u = 0; s->partial_at && u < s->nunits; u++) {
+        s->partial_at[u] = n;
+        for (int t = 0; t < gpt_unit_tensors(s->config, s->unit[u]); t++)
+            n += is_partial(s, s->unit[u], t) ? numbers_of(s, s->unit[u], t) : 0;
+    }
+    s->partial = calloc((size_t)n + 1, sizeof *s->partial);
+    if (!s->partial || !s->partial_at)
+        return WEIR_ERR_NO_MEMORY;
+    s->partial_at[s->nunits] = n;
+    return WEIR_OK;
+}
+
+/* Where gradients of a unit's tensors are added beside the engine. */
+static void replace_partial(struct gpt_shards *s, uint64_t local, real **dw)
+{
+    float *at = s->partial + s->partial_at[local];
+    for (int t = 0; t < gpt_unit_tensors(s->config, s->unit[local]); t++)
+        if (is_partial(s, s->unit[local], t)) {
+            dw[t] = at;
+            at += numbers_of(s, s->unit[local], t);
+        }
+}
+
 static weir_status use(void *user, int unit, bool backward, const real *const **w, real *const **dw)
 {
     struct gpt_shards *s = user;
@@ -43,6 +86,8 @@ static weir_status use(void *user, int unit, bool backward, const real *const **
     *w = p->w;
     if (backward)
         *dw = p->dw;
+    if (backward && s->rows)
+        replace_partial(s, local, p->dw);
     if (backward && s->reproducible)
         status = gpt_leaves_grads(&s->leaves, unit, p->dw);
     return status == WEIR_OK ? parameters(s, unit, p->w) : status;
@@ -229,6 +274,8 @@ bool gpt_shards_create(struct gpt_shards *s, struct gpt_job *job, const struct g
     s->narrow = !strcmp(o->dtype, "bf16");
     gpt_widen_create(&s->widen);
     s->reproducible = o->reproducible;
+    if (status == WEIR_OK)
+        status = make_partial(s, job, o);
     if (status == WEIR_OK && s->reproducible)
         status = gpt_leaves_create(&s->leaves, config, share->marks, share->begins, share->ends, share->micros);
     if (status == WEIR_OK)
@@ -248,6 +295,8 @@ void gpt_shards_free(struct gpt_shards *s)
     gpt_widen_free(&s->widen);
     gpt_leaves_free(&s->leaves);
     free(s->tied_grad);
+    free(s->partial);
+    free(s->partial_at);
     free(s->unit);
     free(s->local);
     free(s->pointers);
@@ -268,10 +317,38 @@ static weir_status join_leaves(struct gpt_shards *s)
     return status;
 }
 
+/* What ranks along tp have of the gradients of norms and positions becomes the whole of them, on each. */
+static weir_status join_partial(struct gpt_shards *s)
+{
+    const float *from = s->partial;
+    int64_t n = s->partial_at[s->nunits];
+    weir_status status = weir_allreduce(s->rows, WEIR_IN_PLACE, s->partial, (uint64_t)n, WEIR_FP32, WEIR_SUM);
+    for (int u = 0; u < s->nunits && status == WEIR_OK; u++) {
+        if (s->partial_at[u] == s->partial_at[u + 1])
+            continue;
+        status = weir_zero_before_backward(s->zero, (uint64_t)u);
+        for (int t = 0; t < gpt_unit_tensors(s->config, s->unit[u]) && status == WEIR_OK; t++) {
+            float *to = weir_zero_grad(s->zero, (uint64_t)u, (uint64_t)t);
+            int64_t size = is_partial(s, s->unit[u], t) ? numbers_of(s, s->unit[u], t) : 0;
+            for (int64_t i = 0; i < size; i++)
+                to[i] += *from++;
+        }
+        if (status == WEIR_OK)
+            status = weir_zero_after_backward(s->zero, (uint64_t)u);
+    }
+    memset(s->partial, 0, (size_t)n * sizeof *s->partial);
+    return status;
+}
+
 weir_status gpt_shards_join(struct gpt_shards *s)
 {
     if (s->reproducible)
         return join_leaves(s);
+    if (s->rows) {
+        weir_status status = join_partial(s);
+        if (status != WEIR_OK)
+            return status;
+    }
     if (!s->tied)
         return WEIR_OK;
     uint64_t n = (uint64_t)gpt_unit_size(s->config, 0), local = (uint64_t)s->local[0];

@@ -33,6 +33,9 @@ struct gpt_shards {
     struct gpt_pointers *pointers;
     weir_comm *tied;  /* with the stage that has wte, too; NULL: there is none, or this is neither of them */
     float *tied_grad; /* of wte, in this pass */
+    weir_comm *rows;  /* with --tp-sequence: who have rows of their own between layers; else NULL */
+    float *partial;   /* if so: gradients of this pass that are made of own rows only, unit by unit */
+    int64_t *partial_at; /* by the engine's units: where they begin; one more for the end */
     bool reproducible;
     struct gpt_leaves leaves; /* if so: gradients, until the end of a pass */
 };

@@ -72,7 +72,7 @@ weir_status gpt_trainer_make_engine(struct gpt_trainer *t, weir_error *error)
 {
     weir_pipe_engine_options options = WEIR_PIPE_ENGINE_OPTIONS_INIT;
     weir_pipe_callbacks calls = WEIR_PIPE_CALLBACKS_INIT;
-    options.activation_bytes = (uint64_t)(gpt_pass_rows(&t->micro.pass) * t->config.width) * sizeof(real);
+    options.activation_bytes = (uint64_t)(gpt_pass_own(&t->micro.pass, NULL) * t->config.width) * sizeof(real);
     calls.user = t;
     calls.compute = compute;
     calls.shard = shard;

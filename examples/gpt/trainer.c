@@ -177,7 +177,6 @@ static weir_status prepare(struct gpt_trainer *t, bool *marks, struct gpt_share 
     if (status != WEIR_OK)
         return status;
     t->total_parts = (int64_t)t->job->stages * t->nparts;
-    gpt_sequence_place(&t->sequence, &t->config, &t->micro.pass);
     status = make_memory(t);
     return status == WEIR_OK ? make_parts(t, marks, share, error) : status;
 }
@@ -193,8 +192,10 @@ bool gpt_trainer_create(struct gpt_trainer *t, struct gpt_job *job, const struct
     struct gpt_share share = {.marks = marks};
     bool good = gpt_job_check(job, marks ? check(t, &error) : WEIR_ERR_NO_MEMORY, &error);
     good = good && gpt_job_check(job, gpt_sequence_create(&t->sequence, job, &t->config, o, t->micro.pass.sequences, &error), &error);
+    if (good)
+        gpt_sequence_place(&t->sequence, &t->config, &t->micro.pass);
+    good = good && gpt_job_check(job, gpt_divide_create(&t->divide, job, &t->config, gpt_pass_rows(&t->micro.pass), o->tp_sequence, &error), &error);
     good = good && gpt_job_check(job, prepare(t, marks, &share, &error), &error);
-    good = good && gpt_job_check(job, gpt_divide_create(&t->divide, job, &t->config, gpt_pass_rows(&t->micro.pass), &error), &error);
     t->micros = share.micros = t->pipe ? o->microbatches : 1;
     share.passes = t->pipe ? o->accumulate : o->accumulate * o->microbatches;
     good = good && gpt_shards_create(&t->shards, job, &t->config, o, settings, &share);

@@ -67,10 +67,14 @@ run "recomputing" grid "recompute" 2 --pp 2 --microbatches 4 --recompute 1
 run "recomputing half" grid "recompute" 1 --microbatches 2 --recompute 2
 run "tp 2" grid "tp 2" 2 --tp 2
 run "pipeline and tp" grid "pp 2 x tp 2" 4 --pp 2 --tp 2 --microbatches 4 --schedule zb-h1
+run "tp 2, rows divided" grid "tp 2 sequence" 2 --tp 2 --tp-sequence
+run "pipeline and tp, rows divided" grid "pp 2 x tp 2 sequence" 4 --pp 2 --tp 2 --tp-sequence --microbatches 4 --schedule zb-h1 --zero 3
+run "sp and tp, rows divided" grid "sp 2 x tp 2 sequence" 4 --sp 2 --tp 2 --tp-sequence --zero 1 --sp-method ring --recompute 1
 run "dp and tp" grid "dp 2 x tp 2" 4 --tp 2 --zero 3 --microbatches 2 --recompute 1
 run "sp and tp" grid "sp 2 x tp 2" 4 --sp 2 --tp 2 --zero 1 --sp-method ring
 run "one process with three heads" train odd 1 --width 18 --heads 3 --dropout 0.1
 reference=odd run "tp 2, uneven" grid "tp 2 uneven" 2 --width 18 --heads 3 --dropout 0.1 --tp 2
+reference=odd run "tp 3, rows divided" grid "tp 3 sequence" 3 --width 18 --heads 3 --dropout 0.1 --tp 3 --tp-sequence --zero 0 --sample 3
 reference=odd run "tp 3" grid "tp 3" 3 --width 18 --heads 3 --dropout 0.1 --tp 3 --zero 0
 for method in ulysses ring; do
     run "sp 2, $method" grid "sp 2 $method" 2 --sp 2 --sp-method $method

@@ -44,10 +44,14 @@ compgen -G "$scratch/ckpt/*/COMMITTED" >/dev/null || complain "nothing was saved
 made=$(steps)
 echo $((made + 1000)) >"$scratch/steps"
 # It is in the queue again, and goes on at that step.
-for _ in $(seq 400); do
-    grep -q 'trained after' "$scratch/out" && break
-    sleep 0.1
-done
+ended() {
+    for _ in $(seq 400); do
+        grep -q 'trained after' "$scratch/out" && return
+        sleep 0.1
+    done
+    return 1
+}
+run "queued again" ended
 out=$(cat "$scratch/out"; in_slurm scontrol show job "$job")
 has "trained after $((made + 1000)) steps"
 has 'Restarts=1'
