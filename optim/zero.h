@@ -25,6 +25,7 @@
 #include "base/compiler.h"
 #include "optim/quant.h"
 #include "optim/zero_layout.h"
+#include "optim/zero_room.h"
 
 /* Part of a tensor in this rank's shard. */
 struct wr_zero_piece {
@@ -44,24 +45,6 @@ struct wr_zero_part_ref {
     uint64_t piece;
     int state;
 };
-
-/* ---- room (zero_room.c) ---- */
-
-struct wr_zero_span {
-    uint64_t at, bytes;
-};
-
-/* Ranges of a memory that are given out: first fit. */
-struct wr_zero_room {
-    unsigned char *base;
-    uint64_t bytes;
-    struct wr_zero_span *spans; /* by address */
-    uint64_t n, cap;
-};
-
-/* NULL when nothing fits (or cap ranges are out). */
-unsigned char *wr_zero_room_take(struct wr_zero_room *room, uint64_t bytes);
-void wr_zero_room_give(struct wr_zero_room *room, const unsigned char *data);
 
 /* ---- gradients (zero_grad.c, zero_reduce.c) ---- */
 

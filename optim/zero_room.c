@@ -2,7 +2,7 @@
 /* Ranges of a memory, first fit. There are as many as blocks of a model that are there at once: a few dozen. */
 #include <string.h>
 
-#include "optim/zero.h"
+#include "optim/zero_room.h"
 
 unsigned char *wr_zero_room_take(struct wr_zero_room *room, uint64_t bytes)
 {
