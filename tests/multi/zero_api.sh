@@ -17,10 +17,6 @@ for stage in 0 1 2 3 "2 once" "3 shared"; do
     run "formulas, stage $stage" "$weirrun" -n 2 "$t" formulas $stage
 done
 run "gathering ahead" env WEIR_FAULT='delay=get:20ms' "$weirrun" -n 2 "$t" ahead
-for n in 1 2 8; do
-    run "the same bits, $n ranks" "$weirrun" -n $n "$B/tests/multi/zero_repro_test"
-done
-run "the same bits, 4 ranks on 2 nodes" "$weirrun" -n 4 --nodes 2 "$B/tests/multi/zero_repro_test"
 survivors() { # those that are not killed all end
     output=$(timeout 60 "$weirrun" -n 3 --on-failure continue "$t" lost "$1" 2>&1)
     printf '%s\n' "$output" | grep -q FAIL && { printf '%s\n' "$output"; return 1; }

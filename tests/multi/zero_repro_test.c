@@ -1,11 +1,15 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * Reproducible steps: after some steps with clipping, parameters and states have the bits of a loop of one process that knows nothing
- * of the engine, on any power of two of ranks, for every stage and bucket size.
+ * Reproducible steps: norms, losses, and after all steps parameters and states have the bits of a loop of one process that knows nothing
+ * of the engine, on any power of two of ranks, for every stage and bucket size, and when other ranks and stages have begun.
+ *
+ * zero_repro_test [brief] [save|resume FOLDER]; brief: one rule only; save: after half of the steps; resume: goes on from there
  */
 #include "tests/multi/zero_model.h"
 
-enum { MICROS = 8, STEPS = 12, ELEMENTS_MAX = 12000 };
+enum { MICROS = 8, STEPS = 50, FEWER = 12, ELEMENTS_MAX = 12000 };
+
+static const char *save_to, *resume_from;
 
 /* A tensor of the loop. */
 struct exact {
@@ -21,7 +25,7 @@ struct loop {
     const weir_zero_options *o;
     struct exact t[UNITS][TENSORS];
     uint64_t step;
-    double norm;
+    double norm[STEPS], loss[STEPS];
 };
 
 static weir_rule *rule_of(weir_rule_kind kind)
@@ -99,6 +103,23 @@ static void loop_update(struct loop *l, struct exact *x, double scale)
     free(work);
 }
 
+/* The loss of a micro-batch: something of its own and of one of the parameters. */
+static double loss_of(float w, int step, int micro)
+{
+    return (double)w / 3 + (double)noise(noise_seed(step, 1, micro, 0, 0, 1), 0);
+}
+
+static void loop_loss(struct loop *l)
+{
+    double loss[MICROS];
+    for (int k = 0; k < MICROS; k++)
+        loss[k] = loss_of(l->t[1][0].w[3], (int)l->step, k);
+    for (int width = 1; width < MICROS; width *= 2)
+        for (int k = 0; k < MICROS; k += 2 * width)
+            loss[k] += loss[k + width];
+    l->loss[l->step] = loss[0] / MICROS;
+}
+
 static void loop_step(struct loop *l)
 {
     static double blocks[16];
@@ -119,13 +140,14 @@ static void loop_step(struct loop *l)
             OK(weir_norm_partials(x->grad[0], WEIR_FP32, 0, x->n, blocks));
             sum += weir_norm_fold(blocks, weir_norm_blocks(0, x->n));
         }
-    l->norm = sqrt(sum) * mean;
-    l->step++;
+    l->norm[l->step] = sqrt(sum) * mean;
+    loop_loss(l);
+    double clip = weir_clip_factor(l->norm[l->step++], l->o->clip_norm);
     for (int u = 0; u < UNITS; u++)
         for (int i = 0; i < TENSORS; i++) {
             struct exact *x = &l->t[u][i];
             if (x->n && x->group)
-                loop_update(l, x, mean * weir_clip_factor(l->norm, l->o->clip_norm));
+                loop_update(l, x, mean * clip);
             for (int k = 0; x->n && k < MICROS; k++)
                 memset(x->grad[k], 0, x->n * sizeof(float));
         }
@@ -135,11 +157,14 @@ static void loop_step(struct loop *l)
 
 #define DO(call) CHECK((call) == WEIR_OK, "%s: %s", #call, weir_zero_error(zero)->message)
 
-static void pass(weir_zero *zero, const struct model *m, int step, int micro)
+static double pass(weir_zero *zero, const struct model *m, int step, int micro)
 {
+    double loss = 0;
     DO(weir_zero_begin(zero, WEIR_ZERO_TRAIN));
     for (uint64_t u = 0; u < UNITS; u++) {
         DO(weir_zero_before_forward(zero, u));
+        if (u == 1)
+            loss = loss_of(((const float *)weir_zero_param(zero, 1, 0))[3], step, micro);
         DO(weir_zero_after_forward(zero, u));
     }
     for (int u = UNITS; u-- > 0;) {
@@ -153,6 +178,7 @@ static void pass(weir_zero *zero, const struct model *m, int step, int micro)
         DO(weir_zero_after_backward(zero, (uint64_t)u));
     }
     DO(weir_zero_end(zero));
+    return loss;
 }
 
 static void same_bits(weir_zero *zero, const float *values, const void *wanted, uint64_t n, const char *kind, int u, int i)
@@ -179,31 +205,60 @@ static void compare(weir_zero *zero, struct loop *l, const char *state)
     free(values);
 }
 
+/* Half of the steps were made by others: those of the opposite stage have saved, this one goes on. */
+static void keep(weir_zero *zero, uint64_t stage, bool save)
+{
+    char folder[512];
+    weir_ckpt *ckpt;
+    weir_error err;
+    snprintf(folder, sizeof folder, "%s/stage%d", save ? save_to : resume_from, (int)(save ? stage : 3 - stage));
+    CHECK(weir_ckpt_open(comm, folder, NULL, &ckpt, &err) == WEIR_OK, "%s", err.message);
+    weir_status status = save ? weir_zero_save(zero, ckpt, NULL, 0, &err) : weir_zero_load(zero, ckpt, STEPS / 2, 0, NULL, &err);
+    CHECK(status == WEIR_OK, "%s", err.message);
+    OK(weir_ckpt_close(ckpt));
+}
+
+static void steps(weir_zero *zero, const struct loop *l, int from, int to, weir_zero_report *r)
+{
+    for (int step = from; step < to; step++) {
+        weir_zero_step_options so = WEIR_ZERO_STEP_INIT;
+        double losses[MICROS];
+        so.losses = losses;
+        for (int k = 0; k < MICROS / size; k++)
+            losses[k] = pass(zero, l->m, step, k * size + rank);
+        DO(weir_zero_step(zero, &so, r));
+        CHECK(r->norm == l->norm[step], "step %d: norm %.17g, not %.17g", step, r->norm, l->norm[step]);
+        CHECK(r->loss == l->loss[step], "step %d: loss %.17g, not %.17g", step, r->loss, l->loss[step]);
+    }
+}
+
 static void run(const struct model *m, struct loop *l, weir_zero_options o, uint64_t stage)
 {
     weir_zero *zero;
     weir_zero_budget b = {.size = sizeof b};
+    weir_zero_report r = {.size = sizeof r};
     weir_error err;
+    int n = (int)l->step;
     o.stage = stage;
     o.partition = stage == 2 ? WEIR_ZERO_WHOLE_TENSOR : WEIR_ZERO_FLAT;
     o.bucket_bytes = stage % 2 ? 9000 : 1 << 20;
     o.accumulate = (uint64_t)(MICROS / size);
+    o.seed += resume_from ? 99 : 0; /* what is read is not what was there */
     CHECK(weir_zero_create(comm, &o, m->units, UNITS, &zero, &err) == WEIR_OK, "%s", err.message);
     OK(weir_zero_estimate(&o, m->units, UNITS, size, &b, &err));
-    for (int step = 0; step < STEPS; step++) {
-        weir_zero_report r = {.size = sizeof r};
-        for (int k = 0; k < MICROS / size; k++)
-            pass(zero, m, step, k * size + rank);
-        DO(weir_zero_step(zero, NULL, &r));
-        CHECK(step < STEPS - 1 || r.norm == l->norm, "norm %.17g, not %.17g", r.norm, l->norm);
-        if (step == STEPS - 1)
-            CHECK(r.memory_peak <= b.total_bytes * 103 / 100 + 16384, "%d bytes, the formula says %d", (int)r.memory_peak, (int)b.total_bytes);
-    }
+    if (resume_from)
+        keep(zero, stage, false);
+    else
+        steps(zero, l, 0, n / 2, &r);
+    if (save_to)
+        keep(zero, stage, true);
+    steps(zero, l, n / 2, n, &r);
+    CHECK(r.memory_peak <= b.total_bytes * 103 / 100 + 16384, "%d bytes, the formula says %d", (int)r.memory_peak, (int)b.total_bytes);
     compare(zero, l, "exp_avg");
     weir_zero_free(zero);
 }
 
-static void run_rule(weir_rule_kind kind)
+static void run_rule(weir_rule_kind kind, int nsteps)
 {
     struct model m;
     struct loop l = {.m = &m};
@@ -231,7 +286,7 @@ static void run_rule(weir_rule_kind kind)
         for (uint64_t i = 0; i < m.units[u].ntensors; i++)
             if (m.tensors[u][i].tied_unit < 0)
                 loop_tensor(&l, u, (int)i);
-    for (int step = 0; step < STEPS; step++)
+    for (int step = 0; step < nsteps; step++)
         loop_step(&l);
     for (uint64_t stage = 0; stage <= 3; stage++)
         run(&m, &l, o, stage);
@@ -240,11 +295,20 @@ static void run_rule(weir_rule_kind kind)
     weir_rule_free(rule[1]);
 }
 
-int main(void)
+int main(int argc, char **argv)
 {
+    bool brief = false;
     start();
-    run_rule(WEIR_RULE_ADAMW);
-    run_rule(WEIR_RULE_LAMB);
+    for (int i = 1; i < argc; i++)
+        if (!strcmp(argv[i], "brief"))
+            brief = true;
+        else if (!strcmp(argv[i], "save") && i + 1 < argc)
+            save_to = argv[++i];
+        else if (!strcmp(argv[i], "resume") && i + 1 < argc)
+            resume_from = argv[++i];
+    run_rule(WEIR_RULE_ADAMW, STEPS);
+    if (!brief)
+        run_rule(WEIR_RULE_LAMB, FEWER);
     finish("the same bits");
     return 0;
 }
