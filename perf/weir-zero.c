@@ -9,6 +9,7 @@
 #include <stdlib.h>
 #include <string.h>
 #include <time.h>
+#include <unistd.h>
 
 #include <weir/weir.h>
 
@@ -18,8 +19,8 @@ struct options {
     int stage; /* -1: all */
     uint64_t params, bucket, prefetch, live, int8, secondary;
     int layers, steps, micros, compute_us, ranks;
-    const char *rule;
-    bool bf16, private_rooms, json, estimate;
+    const char *rule, *trace, *report;
+    bool bf16, private_rooms, json, estimate, reproducible, alone, torch, sleeps;
 };
 
 struct stack {
@@ -33,10 +34,18 @@ struct bench {
     const struct options *o;
     struct stack stack;
     weir_ctx *ctx;
-    weir_comm *world;
+    weir_comm *world, *self;
     weir_rule *rule;
     weir_schedule schedule;
     weir_group group;
+    double blocks_per_us; /* of work() */
+    FILE *report;
+};
+
+/* The best step of an engine, and what the same one takes when nothing has to be moved. */
+struct best {
+    weir_zero_report r;
+    double alone_ms; /* negative: not measured */
 };
 
 static void help(FILE *out)
@@ -48,6 +57,7 @@ static void help(FILE *out)
           "  -n, --steps=N        measured steps, after two others (3)\n"
           "  -m, --micros=N       micro-batches a step (1)\n"
           "  -c, --compute=US     microseconds that a layer computes forward, and twice that backward (0)\n"
+          "  -z, --sleep          layers sleep instead, where there are more ranks than cores\n"
           "  -r, --rule=NAME      update rule (adamw)\n"
           "  -b, --bf16           parameters and gradients in bf16, masters in fp32\n"
           "  -B, --bucket=BYTES   gradients that are reduced in one go (25M)\n"
@@ -56,6 +66,11 @@ static void help(FILE *out)
           "  -w, --private        each rank of a node gathers for itself\n"
           "  -q, --int8=WHAT      params, grads or both travel as int8, in the stages that can\n"
           "  -G, --secondary=N    stage 3: N ranks of a node, or node, keep what a step has gathered\n"
+          "  -d, --reproducible   the same bits for any number of ranks, which is a power of two\n"
+          "  -x, --exposed        the same steps of each rank alone, too: what a step takes longer than they is exposed\n"
+          "  -t, --trace=FILE     what the ranks did, for chrome://tracing or Perfetto; FILE.S for each of several stages\n"
+          "  -R, --report=FILE    reports of rank 0, one JSON object a line, of all steps\n"
+          "  -T, --torch          then PyTorch's DDP with AdamW and with ZeroRedundancyOptimizer, on this host\n"
           "  -e, --estimate=N     only tell what each of N ranks would hold and move\n"
           "  -j, --json           one JSON object a line\n"
           "  -h, --help           this text\n",
@@ -93,6 +108,12 @@ static bool take(int c, struct options *o)
     case 'P': o->prefetch = strcmp(optarg, "0") ? number_of(optarg, 1024) : 0; break;
     case 'L': o->live = number_of(optarg, 1024); break;
     case 'w': o->private_rooms = true; break;
+    case 'd': o->reproducible = true; break;
+    case 'x': o->alone = true; break;
+    case 'z': o->sleeps = true; break;
+    case 't': o->trace = optarg; break;
+    case 'R': o->report = optarg; break;
+    case 'T': o->torch = true; break;
     case 'e': o->estimate = true, o->ranks = atoi(optarg); break;
     case 'j': o->json = true; break;
     default: return false;
@@ -108,12 +129,14 @@ static bool parse(int argc, char **argv, struct options *o, int *status)
         {"rule", required_argument, NULL, 'r'},   {"bf16", no_argument, NULL, 'b'},           {"bucket", required_argument, NULL, 'B'},
         {"prefetch", required_argument, NULL, 'P'}, {"live", required_argument, NULL, 'L'},   {"private", no_argument, NULL, 'w'},
         {"int8", required_argument, NULL, 'q'},   {"secondary", required_argument, NULL, 'G'},
+        {"reproducible", no_argument, NULL, 'd'}, {"exposed", no_argument, NULL, 'x'},        {"trace", required_argument, NULL, 't'},
+        {"report", required_argument, NULL, 'R'}, {"torch", no_argument, NULL, 'T'},          {"sleep", no_argument, NULL, 'z'},
         {"estimate", required_argument, NULL, 'e'}, {"json", no_argument, NULL, 'j'},         {"help", no_argument, NULL, 'h'},
         {NULL, 0, NULL, 0}};
     int c;
     *o = (struct options){.stage = -1, .params = 100000000, .bucket = 25 << 20, .prefetch = 64 << 20, .live = 1 << 30, .layers = 24,
                           .steps = 3, .micros = 1, .ranks = 1, .rule = "adamw"};
-    while ((c = getopt_long(argc, argv, "s:p:l:n:m:c:r:bB:P:L:we:jhq:G:", longs, NULL)) != -1)
+    while ((c = getopt_long(argc, argv, "s:p:l:n:m:c:r:bB:P:L:wdxzt:R:Te:jhq:G:", longs, NULL)) != -1)
         if (!take(c, o)) {
             *status = c == 'h' ? 0 : 2;
             help(c == 'h' ? stdout : stderr);
@@ -183,7 +206,7 @@ static weir_zero_options engine_options(const struct bench *b, int stage)
     z.stage = (uint64_t)stage;
     z.groups = &b->group;
     z.ngroups = 1;
-    z.flags = b->o->private_rooms ? WEIR_ZERO_PRIVATE : 0;
+    z.flags = (b->o->private_rooms ? WEIR_ZERO_PRIVATE : 0) | (b->o->reproducible ? WEIR_ZERO_REPRODUCIBLE : 0);
     z.flags |= b->o->int8 & ((stage == 3 ? WEIR_ZERO_QUANTIZED_PARAMS : 0) | (stage ? WEIR_ZERO_QUANTIZED_GRADS : 0));
     z.secondary_group = stage == 3 ? b->o->secondary : 0;
     z.accumulate = (uint64_t)b->o->micros;
@@ -231,14 +254,47 @@ static void check(const struct bench *b, const weir_zero *zero, weir_status stat
     weir_abort(b->ctx, 1, what);
 }
 
-static void compute(int us)
+static double now_us(void)
 {
     struct timespec t;
     clock_gettime(CLOCK_MONOTONIC, &t);
-    double end = (double)t.tv_sec * 1e6 + (double)t.tv_nsec * 1e-3 + us;
-    do
-        clock_gettime(CLOCK_MONOTONIC, &t);
-    while (us && (double)t.tv_sec * 1e6 + (double)t.tv_nsec * 1e-3 < end);
+    return (double)t.tv_sec * 1e6 + (double)t.tv_nsec * 1e-3;
+}
+
+/* Arithmetic in the innermost cache: work, not time, so that whoever takes the core meanwhile makes it take longer. */
+static void work(uint64_t blocks)
+{
+    enum { BLOCK = 512 };
+    static double x[BLOCK];
+    for (uint64_t k = 0; k < blocks; k++) {
+        for (int i = 0; i < BLOCK; i++)
+            x[i] = x[i] * 0.999 + 0.5;
+        __asm__ __volatile__("" ::"r"(x) : "memory");
+    }
+}
+
+/* How much of it a core does, at its best; the same on all ranks. */
+static void calibrate(struct bench *b)
+{
+    enum { TURNS = 40, BLOCKS = 2000 };
+    for (int turn = 0; b->o->compute_us && !b->o->sleeps && turn < TURNS; turn++) {
+        double begin = now_us();
+        work(BLOCKS);
+        double rate = BLOCKS / (now_us() - begin);
+        b->blocks_per_us = rate > b->blocks_per_us ? rate : b->blocks_per_us;
+    }
+    check(b, NULL, weir_allreduce(b->world, WEIR_IN_PLACE, &b->blocks_per_us, 1, WEIR_FP64, WEIR_MAX), "weir_allreduce");
+}
+
+static void compute(const struct bench *b, int times)
+{
+    int64_t ns = (int64_t)times * b->o->compute_us * 1000;
+    struct timespec nap = {.tv_sec = ns / 1000000000, .tv_nsec = ns % 1000000000};
+    if (b->o->sleeps) {
+        nanosleep(&nap, NULL);
+        return;
+    }
+    work((uint64_t)(times * b->o->compute_us * b->blocks_per_us));
 }
 
 /* Gradients: memory is written as a backward pass writes it. */
@@ -254,60 +310,142 @@ static void pass(const struct bench *b, weir_zero *zero)
     check(b, zero, weir_zero_begin(zero, WEIR_ZERO_TRAIN), "begin");
     for (uint64_t l = 0; l < layers; l++) {
         check(b, zero, weir_zero_before_forward(zero, l), "before_forward");
-        compute(b->o->compute_us);
+        compute(b, 1);
         check(b, zero, weir_zero_after_forward(zero, l), "after_forward");
     }
     for (uint64_t l = layers; l-- > 0;) {
         check(b, zero, weir_zero_before_backward(zero, l), "before_backward");
-        compute(2 * b->o->compute_us);
+        compute(b, 2);
         fill(b, weir_zero_grad(zero, l, 0));
         check(b, zero, weir_zero_after_backward(zero, l), "after_backward");
     }
     check(b, zero, weir_zero_end(zero), "end");
 }
 
-static void print(const struct bench *b, int stage, const weir_zero_report *r, const weir_zero_budget *e, uint64_t owned)
+static void print_json(const struct bench *b, int stage, const struct best *best, const weir_zero_budget *e, double update)
 {
+    const weir_zero_report *r = &best->r;
+    char text[WEIR_ZERO_REPORT_JSON] = "{}";
+    weir_zero_report_json(r, text, sizeof text);
+    printf("{\"stage\": %d, \"ranks\": %d, \"params\": %llu, \"micros\": %d, \"bf16\": %s, ", stage, weir_comm_size(b->world),
+           (unsigned long long)e->parameters, b->o->micros, b->o->bf16 ? "true" : "false");
+    if (best->alone_ms >= 0)
+        printf("\"alone_ms\": %.3f, \"exposed_part\": %.4f, ", best->alone_ms, 1 - best->alone_ms / ((double)r->total_ns * 1e-6));
+    printf("\"update_ns_per_param\": %.3f, %s\n", update, text + 1);
+}
+
+static void print(const struct bench *b, int stage, const struct best *best, const weir_zero_budget *e, uint64_t owned)
+{
+    const weir_zero_report *r = &best->r;
     double update = (double)r->update_ns / (double)owned, ms = 1e-6, mib = 1 << 20;
     if (b->o->json)
-        printf("{\"stage\": %d, \"ranks\": %d, \"params\": %llu, \"micros\": %d, \"bf16\": %s, \"step_ms\": %.3f, \"exposed_ms\": %.3f, "
-               "\"hidden_ms\": %.3f, \"update_ms\": %.3f, \"update_ns_per_param\": %.3f, \"mem_peak\": %llu, \"mem_formula\": %llu, "
-               "\"gather_bytes\": %llu, \"reduce_bytes\": %llu, \"norm\": %.6g}\n",
-               stage, weir_comm_size(b->world), (unsigned long long)e->parameters, b->o->micros, b->o->bf16 ? "true" : "false",
-               (double)r->total_ns * ms, (double)r->exposed_ns * ms, (double)r->hidden_ns * ms, (double)r->update_ns * ms, update,
-               (unsigned long long)r->memory_peak, (unsigned long long)e->total_bytes, (unsigned long long)r->gather_bytes,
-               (unsigned long long)r->reduce_bytes, r->norm);
+        print_json(b, stage, best, e, update);
     else
-        printf("%5d %10.1f %10.1f %10.1f %10.2f %12.1f %12.1f %12.1f %12.1f\n", stage, (double)r->total_ns * ms, (double)r->exposed_ns * ms,
-               (double)r->update_ns * ms, update, (double)r->memory_peak / mib, (double)e->total_bytes / mib, (double)r->gather_bytes / mib,
-               (double)r->reduce_bytes / mib);
+        printf("%5d %10.1f %10.1f %10.1f %10.1f %10.2f %12.1f %12.1f %12.1f %12.1f", stage, (double)r->total_ns * ms, (double)r->exposed_ns * ms,
+               (double)r->hidden_ns * ms, (double)r->update_ns * ms, update, (double)r->memory_peak / mib, (double)r->memory_formula / mib,
+               (double)r->gather_bytes / mib, (double)r->reduce_bytes / mib);
+    if (!b->o->json && best->alone_ms >= 0)
+        printf(" %10.1f %9.1f%%", best->alone_ms, 100 - 100 * best->alone_ms / ((double)r->total_ns * ms));
+    if (!b->o->json)
+        puts("");
     fflush(stdout);
+}
+
+/* One step of an engine. */
+static void step(struct bench *b, weir_zero *zero, weir_zero_report *r)
+{
+    char text[WEIR_ZERO_REPORT_JSON];
+    for (int m = 0; m < b->o->micros; m++)
+        pass(b, zero);
+    check(b, zero, weir_zero_step(zero, NULL, r), "step");
+    if (b->report && weir_zero_report_json(r, text, sizeof text) == WEIR_OK)
+        fprintf(b->report, "%s\n", text);
+}
+
+static weir_zero *make_engine(const struct bench *b, weir_comm *comm, int stage)
+{
+    weir_zero_options z = engine_options(b, stage);
+    weir_zero *zero;
+    weir_error err;
+    if (weir_zero_create(comm, &z, b->stack.units, (uint64_t)b->o->layers, &zero, &err)) {
+        fprintf(stderr, "weir-zero: %s\n", err.message);
+        weir_abort(b->ctx, 1, "weir_zero_create");
+    }
+    return zero;
+}
+
+enum { WARM = 2 };
+
+/*
+ * The same step of this rank alone: the same computations and gradients, and nothing to move. It updates the whole model, so its time for
+ * that is replaced by the time of the other step.
+ */
+static double alone(struct bench *b, int stage, int64_t update_ns)
+{
+    weir_zero *zero = make_engine(b, b->self, stage);
+    double best = -1;
+    for (int k = 0; k < WARM + b->o->steps; k++) {
+        weir_zero_report r = {.size = sizeof r};
+        check(b, NULL, weir_barrier(b->world), "weir_barrier");
+        step(b, zero, &r);
+        double ms = (double)(r.total_ns - r.update_ns + update_ns) * 1e-6;
+        if (k >= WARM && (best < 0 || ms < best))
+            best = ms;
+    }
+    weir_zero_free(zero);
+    return best;
+}
+
+static void write_trace(const struct bench *b, weir_zero *zero, int stage)
+{
+    char path[4096];
+    snprintf(path, sizeof path, b->o->stage < 0 ? "%s.%d" : "%s", b->o->trace, stage);
+    check(b, zero, weir_zero_trace_write(zero, path), "weir_zero_trace_write");
 }
 
 static void measure(struct bench *b, int stage)
 {
-    enum { WARM = 2 };
     weir_zero_options z = engine_options(b, stage);
-    weir_zero_report best = {.size = sizeof best};
+    struct best best = {.r = {.size = sizeof best.r}, .alone_ms = -1};
     weir_zero_budget e = {.size = sizeof e};
-    weir_zero *zero;
     weir_error err;
-    if (weir_zero_create(b->world, &z, b->stack.units, (uint64_t)b->o->layers, &zero, &err)) {
-        fprintf(stderr, "weir-zero: %s\n", err.message);
-        weir_abort(b->ctx, 1, "weir_zero_create");
-    }
-    for (int step = 0; step < WARM + b->o->steps; step++) {
+    weir_zero *zero = make_engine(b, b->world, stage);
+    for (int k = 0; k < WARM + b->o->steps; k++) {
         weir_zero_report r = {.size = sizeof r};
-        for (int m = 0; m < b->o->micros; m++)
-            pass(b, zero);
-        check(b, zero, weir_zero_step(zero, NULL, &r), "step");
-        if (step == WARM || (step > WARM && r.total_ns < best.total_ns))
-            best = r;
+        if (k == WARM && b->o->trace)
+            check(b, zero, weir_zero_trace(zero, 1 << 16), "weir_zero_trace");
+        step(b, zero, &r);
+        if (k == WARM || (k > WARM && r.total_ns < best.r.total_ns))
+            best.r = r;
     }
+    if (b->o->trace)
+        write_trace(b, zero, stage);
+    weir_zero_free(zero);
+    FILE *report = b->report;
+    b->report = NULL;
+    if (b->o->alone)
+        best.alone_ms = alone(b, stage, best.r.update_ns);
+    b->report = report;
     check(b, NULL, weir_zero_estimate(&z, b->stack.units, (uint64_t)b->o->layers, weir_comm_size(b->world), &e, &err), "estimate");
     if (weir_comm_rank(b->world) == 0)
         print(b, stage, &best, &e, e.parameters / (stage ? (uint64_t)weir_comm_size(b->world) : 1));
-    weir_zero_free(zero);
+}
+
+/* PyTorch on as many processes; takes the place of this one. */
+static int run_torch(const struct options *o, int ranks)
+{
+    char path[4096], number[6][24];
+    ssize_t n = readlink("/proc/self/exe", path, sizeof path - 16);
+    path[n > 0 ? n : 0] = 0;
+    char *name = strrchr(path, '/');
+    strcpy(name ? name + 1 : path, "weir-zero-torch");
+    const uint64_t values[] = {(uint64_t)ranks, o->params, (uint64_t)o->layers, (uint64_t)o->steps, (uint64_t)o->micros, (uint64_t)o->compute_us};
+    for (int i = 0; i < 6; i++)
+        snprintf(number[i], sizeof number[i], "%llu", (unsigned long long)values[i]);
+    execl(path, "weir-zero-torch", "--ranks", number[0], "--params", number[1], "--layers", number[2], "--steps", number[3], "--micros", number[4],
+          "--compute", number[5], o->json ? "--json" : NULL, NULL);
+    perror(path);
+    return 1;
 }
 
 static bool open_job(struct bench *b)
@@ -320,12 +458,19 @@ static bool open_job(struct bench *b)
         return false;
     }
     check(b, NULL, weir_comm_world(b->ctx, &b->world), "weir_comm_world");
+    check(b, NULL, weir_comm_split(b->world, weir_comm_rank(b->world), 0, &b->self), "weir_comm_split");
+    if (weir_comm_rank(b->world) == 0 && b->o->report && !(b->report = fopen(b->o->report, "w"))) {
+        perror(b->o->report);
+        weir_abort(b->ctx, 1, "a report cannot be written");
+    }
+    calibrate(b);
     if (weir_comm_rank(b->world) == 0 && !b->o->json)
         printf("# %llu parameters in %d layers, %s, %s, %d micro-batches, %d ranks over %s; best of %d steps; ms, MiB, ns a parameter\n"
-               "#%4s %10s %10s %10s %10s %12s %12s %12s %12s\n",
+               "#%4s %10s %10s %10s %10s %10s %12s %12s %12s %12s%s\n",
                (unsigned long long)(b->stack.elements * (uint64_t)b->o->layers), b->o->layers, b->o->rule, b->o->bf16 ? "bf16" : "fp32",
                b->o->micros, weir_comm_size(b->world), weir_comm_transport(b->world, weir_comm_size(b->world) - 1), b->o->steps,
-               "stage", "step", "exposed", "update", "a param", "mem_peak", "mem_formula", "gathered", "reduced");
+               "stage", "step", "exposed", "hidden", "update", "a param", "mem_peak", "mem_formula", "gathered", "reduced",
+               b->o->alone ? "      alone    longer" : "");
     return true;
 }
 
@@ -354,5 +499,11 @@ int main(int argc, char **argv)
             return 1;
     }
     weir_rule_free(b.rule);
-    return b.ctx && weir_finalize(b.ctx) ? 1 : 0;
+    bool torch = o.torch && b.world && weir_comm_rank(b.world) == 0;
+    int ranks = b.world ? weir_comm_size(b.world) : o.ranks;
+    if (b.report && fclose(b.report))
+        return 1;
+    if (b.ctx && weir_finalize(b.ctx))
+        return 1;
+    return torch ? run_torch(&o, ranks) : 0;
 }
