@@ -97,6 +97,8 @@ static weir_status leave(weir_zero *zero, uint64_t unit, bool backward)
         status = wr_zero_grads_used(zero, u->blocks[i]);
     for (uint64_t i = 0; zero->o.stage == 3 && status == WEIR_OK && i < u->nblocks; i++)
         status = wr_zero_live_unpin(zero, u->blocks[i]);
+    if (zero->o.stage == 3 && status == WEIR_OK)
+        status = wr_zero_live_ahead(zero);
     return status == WEIR_OK && !backward ? wr_zero_reduce_progress(zero) : status;
 }
 

@@ -15,6 +15,12 @@
 
 enum { LOOK_AHEAD = 64 }; /* uses */
 
+/*
+ * Blocks, and bytes, whose reads are under way together when more are begun ahead: of more of them each would take longer, and the
+ * one that is needed first would come as late as the last.
+ */
+enum { TOGETHER = 2, TOGETHER_BYTES = 256 << 10 };
+
 static uint64_t block_bytes(const weir_zero *zero, uint64_t block)
 {
     return zero->l.blocks[block].n * zero->wsize;
@@ -362,15 +368,36 @@ weir_status wr_zero_live_unpin(weir_zero *zero, uint64_t block)
     return WEIR_OK;
 }
 
-/* Begins to gather a block ahead; false when a budget is used up. */
-static bool ahead(weir_zero *zero, uint64_t block, weir_status *status)
+/* Reads of this rank that are under way. */
+struct traffic {
+    uint64_t blocks, bytes;
+};
+
+static weir_status look_at(weir_zero *zero, struct traffic *t)
+{
+    *t = (struct traffic){0};
+    for (uint64_t i = 0; i < zero->l.nblocks; i++) {
+        struct wr_zero_live_block *b = &zero->live.blocks[i];
+        weir_status status = WEIR_OK;
+        for (uint64_t part = 0; b->state == WR_ZERO_COMING && status == WEIR_OK && part < b->nparts; part++)
+            status = b->requests[part] ? weir_test(&b->requests[part]) : WEIR_OK;
+        if (status != WEIR_OK && status != WEIR_IN_PROGRESS)
+            return wr_zero_comm_failed(zero, status);
+        t->blocks += status == WEIR_IN_PROGRESS;
+        t->bytes += status == WEIR_IN_PROGRESS ? block_bytes(zero, i) : 0;
+    }
+    return WEIR_OK;
+}
+
+/* Begins to gather a block ahead; false when a budget is used up, or enough is coming. */
+static bool ahead(weir_zero *zero, uint64_t block, struct traffic *coming, weir_status *status)
 {
     struct wr_zero_live *live = &zero->live;
     struct wr_zero_live_block *b = &live->blocks[block];
     uint64_t bytes = block_bytes(zero, block);
     if (b->state != WR_ZERO_ABSENT)
         return true;
-    if (live->updating && !b->first)
+    if ((live->updating && !b->first) || (coming->blocks >= TOGETHER && coming->bytes + bytes > TOGETHER_BYTES))
         return false;
     if (live->ahead_bytes + bytes > zero->o.prefetch_bytes || !wr_zero_quant_stage(zero, block))
         return false;
@@ -381,6 +408,8 @@ static bool ahead(weir_zero *zero, uint64_t block, weir_status *status)
     count(zero, b, bytes);
     b->ahead = true;
     live->ahead_bytes += bytes;
+    coming->blocks++;
+    coming->bytes += bytes;
     *status = begin(zero, block);
     return *status == WEIR_OK;
 }
@@ -401,12 +430,13 @@ void wr_zero_live_choose_first(weir_zero *zero)
 
 weir_status wr_zero_live_ahead(weir_zero *zero)
 {
-    weir_status status = WEIR_OK;
+    struct traffic coming;
+    weir_status status = zero->nshard > 1 ? look_at(zero, &coming) : WEIR_OK;
     uint64_t unit;
-    bool more = zero->nshard > 1;
+    bool more = zero->nshard > 1 && status == WEIR_OK;
     for (uint64_t i = 0; more && i < LOOK_AHEAD && next_use(zero, i, &unit); i++)
         for (uint64_t k = 0; more && k < zero->l.units[unit].nblocks; k++)
-            more = ahead(zero, zero->l.units[unit].blocks[k], &status);
+            more = ahead(zero, zero->l.units[unit].blocks[k], &coming, &status);
     return status;
 }
 

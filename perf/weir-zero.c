@@ -367,6 +367,7 @@ static weir_zero *make_engine(const struct bench *b, weir_comm *comm, int stage)
     weir_zero_options z = engine_options(b, stage);
     weir_zero *zero;
     weir_error err;
+    z.secondary_group = comm == b->self ? 0 : z.secondary_group;
     if (weir_zero_create(comm, &z, b->stack.units, (uint64_t)b->o->layers, &zero, &err)) {
         fprintf(stderr, "weir-zero: %s\n", err.message);
         weir_abort(b->ctx, 1, "weir_zero_create");

@@ -30,6 +30,13 @@ shows() { # weir-zero: lines that match
 }
 json='^\{"stage": [0-3], "ranks": 2, "params": 2097152, .*"mem_peak": [0-9]+, "mem_formula": [0-9]+, .*\}$'
 run "weir-zero" shows "$json" 4 "$weirrun" -n 2 "$B/perf/weir-zero" -p 2100K -l 4 -n 1 --json
+files() { # a trace for each stage, reports of all steps, what a step takes alone
+    dir=$(mktemp -d) && trap 'rm -rf "$dir"' EXIT
+    shows '"alone_ms": [0-9.]+, "exposed_part": -?[0-9.]+' 4 "$weirrun" -n 2 "$B/perf/weir-zero" -p 2100K -l 4 -n 1 -d -x -c 10 --trace "$dir/t" \
+        --report "$dir/r" --json && [ "$(grep -c '"step_ms"' "$dir/r")" -eq 12 ] && [ "$(cat "$dir"/t.[0-3] | grep -c '"backward layer3"')" -eq 8 ]
+}
+run "weir-zero --trace --report --exposed --reproducible" files
+[ ! -x /usr/bin/python3 ] || run "weir-zero-torch" shows 'PyTorch' 1 "$B/perf/weir-zero-torch" --params 2100K --layers 2 --steps 1
 run "weir-zero --estimate" shows '^ +[0-3]( +[0-9.]+){8}$' 4 "$B/perf/weir-zero" --estimate 64 --params 7G --bf16
 run "weir-zero, arguments" shows 'not understood' 1 "$B/perf/weir-zero" --stage 4
 finish
