@@ -1,15 +1,16 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* The halves of each measurement. Buffers rotate, and their owner writes to them before: a cached buffer flatters. */
+/*
+ * The halves of each measurement. Buffers rotate, and their owner writes to them before: a cached buffer flatters. Where the
+ * reference is a tool, which has one buffer, there is one here, too.
+ */
 #include <string.h>
 
 #include "perf/weir-p2p.h"
 
-enum { WINDOW_MAX = 64 };
-
 unsigned slots_of(const struct bench *b, uint64_t bytes)
 {
     uint64_t stride = (bytes + 63) / 64 * 64, n = b->area / stride;
-    return n > WINDOW_MAX ? WINDOW_MAX : (unsigned)n;
+    return n > b->buffers ? b->buffers : (unsigned)n;
 }
 
 uint64_t slot_at(const struct bench *b, uint64_t bytes, unsigned n)
@@ -165,6 +166,7 @@ bool carry_out(struct bench *b, const struct command *c, double *results)
     if (c->action == DO_TOOL)
         return tool_serve(b, c);
     b->turn = 0;
+    b->buffers = c->buffers;
     if (c->action == DO_BANDWIDTH || c->action == DO_BARE_BANDWIDTH)
         dirty(b, c);
     if (b->rank ? !check(b, weir_send(b->comm, &ready, 1, b->peer, TAG_READY), "weir_send")

@@ -28,7 +28,7 @@ void print_head(const struct options *o)
     puts(
         "# latency: one way (get: until the data is there), microseconds, median and p99; bandwidth: GB/s, median.\n"
         "# Behind each what the reference reaches in the same run, and weir's share of it: latency above 1 is slower,\n"
-        "# bandwidth below 1 is slower.");
+        "# bandwidth below 1 is slower. On the node buffers rotate; between nodes there is one, as in the bare tools.");
     printf("%-9s %-12s %9s %-8s %9s %9s %9s %7s %9s %9s %7s  %s\n", "transport", "provider", "bytes", "operation",
            "latency", "p99", "reference", "ratio", "bandwidth", "reference", "ratio", "reference");
     fflush(stdout);

@@ -45,9 +45,9 @@ bool check(struct bench *b, weir_status status, const char *what)
 }
 
 static const char usage_text[] =
-    "usage: weir-p2p [-b MIN] [-e MAX] [-f FACTOR] [--op LIST] [--transport LIST] [--no-reference] [--time S] "
-    "[--json]\n"
-    "                [--weirrun PATH]\n"
+    "usage: weir-p2p [-b MIN] [-e MAX] [-f FACTOR] [--op LIST] [--transport LIST] [--buffers N] [--no-reference] "
+    "[--time S]\n"
+    "                [--json] [--weirrun PATH]\n"
     "\n"
     "Latency and bandwidth between two ranks, and beside them what the machine (on the node) or the bare tools of "
     "libfabric\n"
@@ -60,6 +60,7 @@ static const char usage_text[] =
     "  -f, --factor N      ratio between sizes (8)\n"
     "      --op LIST       of message, put, get, and of latency, bandwidth; all of both by default\n"
     "      --transport LIST  of shm, ofi, ofi:PROVIDER, ucx, ucx:TLS (shm,ofi,ucx); under a launcher, one of them\n"
+    "      --buffers N     that rotate (64 on the node, as far as they fit; one between nodes, as the tools have)\n"
     "      --no-reference  leave the references out\n"
     "      --time SECONDS  time for one number (0.1)\n"
     "      --weirrun PATH  the weirrun to use\n"
@@ -103,6 +104,7 @@ static const struct option long_options[] = {
     {"factor", required_argument, NULL, 'f'},
     {"op", required_argument, NULL, 'o'},
     {"transport", required_argument, NULL, 't'},
+    {"buffers", required_argument, NULL, 'B'},
     {"reference", no_argument, NULL, 'r'},
     {"no-reference", no_argument, NULL, 'R'},
     {"time", required_argument, NULL, 's'},
@@ -117,6 +119,7 @@ static const struct option long_options[] = {
 /* The exit code, or -1 to go on. */
 static int parse_options(struct options *o, int argc, char **argv)
 {
+    uint64_t buffers = 0;
     bool ok = true;
     int c;
     while ((c = getopt_long(argc, argv, "b:e:f:hV", long_options, NULL)) != -1) {
@@ -132,6 +135,8 @@ static int parse_options(struct options *o, int argc, char **argv)
             o->transports = optarg;
         else if (c == 'r' || c == 'R')
             o->reference = c == 'r';
+        else if (c == 'B')
+            ok &= parse_bytes(optarg, &buffers) && buffers >= 1;
         else if (c == 's')
             o->point_s = atof(optarg);
         else if (c == 'w')
@@ -147,6 +152,7 @@ static int parse_options(struct options *o, int argc, char **argv)
         else
             ok = false;
     }
+    o->buffers = buffers > WINDOW_MAX ? WINDOW_MAX : (unsigned)buffers;
     if (ok && optind == argc && o->min >= 1 && o->max >= o->min && o->max <= UINT64_C(1) << 32 && o->factor >= 2 &&
         o->point_s > 0 && o->point_s <= 60)
         return -1;
@@ -156,6 +162,11 @@ static int parse_options(struct options *o, int argc, char **argv)
 }
 
 /* ---- rank 0 ---- */
+
+static unsigned buffers_of(struct bench *b, const struct options *o)
+{
+    return o->buffers ? o->buffers : has_bare(b) ? WINDOW_MAX : 1;
+}
 
 static bool order(struct bench *b, struct command *c, double *results)
 {
@@ -167,7 +178,11 @@ static bool order(struct bench *b, struct command *c, double *results)
 static bool measure_latency(struct bench *b, const struct options *o, struct row *row)
 {
     static double ours[SAMPLES_MAX], bare[SAMPLES_MAX], warm[WARM];
-    struct command c = {.method = (int32_t)row->method, .bytes = row->bytes, .action = DO_LATENCY, .iterations = WARM};
+    struct command c = {.method = (int32_t)row->method,
+                        .bytes = row->bytes,
+                        .action = DO_LATENCY,
+                        .iterations = WARM,
+                        .buffers = buffers_of(b, o)};
     bool with_bare = o->reference && has_bare(b);
     if (!order(b, &c, warm))
         return false;
@@ -197,11 +212,16 @@ static bool measure_latency(struct bench *b, const struct options *o, struct row
 static bool measure_bandwidth(struct bench *b, const struct options *o, struct row *row)
 {
     double ours[RATES], bare[RATES], rate = 0;
-    struct command c = {.method = (int32_t)row->method, .bytes = row->bytes, .action = DO_BANDWIDTH, .iterations = 1};
+    struct command c = {.method = (int32_t)row->method,
+                        .bytes = row->bytes,
+                        .action = DO_BANDWIDTH,
+                        .iterations = 1,
+                        .buffers = buffers_of(b, o)};
     bool with_bare = o->reference && has_bare(b);
     uint64_t window = WINDOW_BYTES / row->bytes;
-    unsigned slots = slots_of(b, row->bytes);
-    c.window = (int32_t)(window < 4 ? 4 : window > slots ? slots : window);
+    b->buffers = WINDOW_MAX;
+    unsigned most = c.buffers > 1 ? slots_of(b, row->bytes) : WINDOW_MAX; /* with one, all have to do with it */
+    c.window = (int32_t)(window < 4 ? 4 : window > most ? most : window);
     if (!order(b, &c, &rate) || !order(b, &c, &rate)) /* the first is a warm-up */
         return false;
     double n = o->point_s * 1e9 / RATES * rate / ((double)row->bytes * c.window);

@@ -20,6 +20,7 @@ struct options {
     unsigned methods;          /* bit of each method */
     unsigned kinds;            /* LATENCY, BANDWIDTH */
     double point_s;            /* time for one number */
+    unsigned buffers;          /* that rotate; 0: as many as the reference has */
     bool json, reference;
     bool part;              /* started by weir-p2p itself: rows only */
     const char *transports; /* list, or NULL */
@@ -52,6 +53,7 @@ struct command {
     uint64_t bytes;
     uint64_t stamp; /* of the first exchange; later ones count on */
     int32_t iterations, window;
+    uint32_t buffers; /* that rotate, at most */
     struct tool tool;
 };
 
@@ -65,7 +67,8 @@ struct bench {
     uint64_t area;    /* bytes for sending, and as many for receiving, in each part of `mem` */
     uint64_t arrived; /* puts with a signal that have come */
     uint64_t stamp;   /* rank 0: next unused one */
-    unsigned turn;    /* buffers rotate */
+    unsigned turn;    /* buffers rotate ... */
+    unsigned buffers; /* ... at most so many of them */
     double clock_us;  /* of reading the clock once */
     bool failed;      /* something has failed and was reported; or wrong data came */
 };
@@ -74,7 +77,7 @@ struct bench {
 enum { TAG_COMMAND = 1, TAG_READY, TAG_DATA, TAG_PORT, TAG_STOP };
 
 /* Layout of a part of the memory: flags, then the area for sending, then that for receiving. */
-enum { FLAGS = 4096, ROTATION = 6 };
+enum { FLAGS = 4096, ROTATION = 6, WINDOW_MAX = 64 };
 
 /* Gets that are timed together, one after the other: one alone is too short for the clock. */
 enum { GETS = 4 };
