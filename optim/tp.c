@@ -158,7 +158,8 @@ weir_status wr_tp_fail(weir_tp *tp, weir_status status, const char *advice, cons
     return wr_error_set(&tp->error, status, advice, "%s", message);
 }
 
-weir_status wr_tp_begin(weir_tp *tp, int64_t tokens)
+/* What a gather has to check, too, which may come while a sum is under way. */
+static weir_status begin(weir_tp *tp, int64_t tokens)
 {
     if (tp->broken)
         return tp->error.status;
@@ -166,6 +167,14 @@ weir_status wr_tp_begin(weir_tp *tp, int64_t tokens)
         return wr_tp_fail(tp, WEIR_ERR_INVALID, "make it for the largest number of tokens", "%lld tokens were given, 0 to %lld can be",
                           (long long)tokens, (long long)tp->o.tokens);
     return WEIR_OK;
+}
+
+weir_status wr_tp_begin(weir_tp *tp, int64_t tokens)
+{
+    weir_status status = begin(tp, tokens);
+    if (status == WEIR_OK && tp->summing)
+        status = wr_tp_fail(tp, WEIR_ERR_INVALID, "call weir_tp_reduce_end() first", "a sum that was started has not been waited for");
+    return status;
 }
 
 static weir_status checked(weir_tp *tp, weir_status status)
@@ -228,7 +237,7 @@ weir_status wr_tp_reduced(weir_tp *tp, int64_t tokens, const float *bias, float 
 weir_status weir_tp_gather(weir_tp *tp, int64_t tokens, const float *x, const float **whole)
 {
     const float *all;
-    weir_status status = wr_tp_begin(tp, tokens);
+    weir_status status = begin(tp, tokens);
     if (status == WEIR_OK)
         status = wr_tp_gather_start(tp, tokens, x, &all);
     if (status == WEIR_OK)
@@ -238,7 +247,7 @@ weir_status weir_tp_gather(weir_tp *tp, int64_t tokens, const float *x, const fl
     return status;
 }
 
-weir_status weir_tp_reduce(weir_tp *tp, int64_t tokens, const float *x, float *y)
+weir_status weir_tp_reduce_start(weir_tp *tp, int64_t tokens, const float *x)
 {
     weir_status status = wr_tp_begin(tp, tokens);
     if (status != WEIR_OK)
@@ -246,5 +255,24 @@ weir_status weir_tp_reduce(weir_tp *tp, int64_t tokens, const float *x, float *y
     if (tokens)
         memcpy(tp->parts, x, (size_t)(tokens * tp->o.width) * sizeof *x);
     status = wr_tp_start(tp, WR_TP_REDUCE);
-    return status == WEIR_OK ? wr_tp_reduced(tp, tokens, NULL, y) : status;
+    tp->summing = status == WEIR_OK;
+    tp->tokens = tokens;
+    return status;
+}
+
+weir_status weir_tp_reduce_end(weir_tp *tp, float *y)
+{
+    weir_status status = begin(tp, 0);
+    if (status == WEIR_OK && !tp->summing)
+        status = wr_tp_fail(tp, WEIR_ERR_INVALID, "call weir_tp_reduce_start() first", "no sum was started");
+    if (status != WEIR_OK)
+        return status;
+    tp->summing = false;
+    return wr_tp_reduced(tp, tp->tokens, NULL, y);
+}
+
+weir_status weir_tp_reduce(weir_tp *tp, int64_t tokens, const float *x, float *y)
+{
+    weir_status status = weir_tp_reduce_start(tp, tokens, x);
+    return status == WEIR_OK ? weir_tp_reduce_end(tp, y) : status;
 }

@@ -34,6 +34,8 @@ struct weir_tp {
     weir_request *request[WR_TP_REQUESTS];
     weir_error error;
     bool broken;
+    bool summing;   /* between weir_tp_reduce_start() and its end */
+    int64_t tokens; /* of that */
 };
 
 /* ---- tp.c ---- */

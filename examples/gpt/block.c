@@ -138,8 +138,26 @@ static const real *masked(const struct gpt_pass *p, int layer, enum gpt_drop_sit
     return kept;
 }
 
+/* Of the perceptron's matrices, and of the attention's. */
+static void perceptron_weights(const struct gpt_pass *p, const struct gpt_block_acts *a, const real *dy, const struct gpt_block_grads *g,
+                               real *const *dw)
+{
+    int c = p->config->width, inner = gpt_own_inner(p->config);
+    bool dropped = p->training && p->config->dropout > 0;
+    linear_back_weight(p, inner, c, a->gelu, gpt_pass_gather(p, dropped ? g->proj : dy), dw[GPT_PROJ_WEIGHT], dw[GPT_PROJ_BIAS]);
+    linear_back_weight(p, c, inner, gpt_pass_gather(p, a->norm2), g->fc, dw[GPT_FC_WEIGHT], dw[GPT_FC_BIAS]);
+}
+
+static void attention_weights(const struct gpt_pass *p, const struct gpt_block_acts *a, const struct gpt_block_grads *g, real *const *dw)
+{
+    int c = p->config->width, attended = gpt_pass_attended(p);
+    bool dropped = p->training && p->config->dropout > 0;
+    linear_back_weight(p, attended, c, a->heads, gpt_pass_gather(p, dropped ? g->out : g->mid), dw[GPT_OUT_WEIGHT], dw[GPT_OUT_BIAS]);
+    linear_back_weight(p, c, 3 * attended, gpt_pass_gather(p, a->norm1), g->qkv, dw[GPT_QKV_WEIGHT], dw[GPT_QKV_BIAS]);
+}
+
 void gpt_block_back_input(const struct gpt_pass *p, int layer, const real *const *w, const real *x, const struct gpt_block_acts *a,
-                          const real *dy, const struct gpt_block_grads *g, real *const *dw)
+                          const real *dy, const struct gpt_block_grads *g, real *const *dw, bool weights)
 {
     const struct gpt_kernels *k = p->kernels;
     int64_t rows = gpt_pass_rows(p), own = gpt_pass_own(p, NULL);
@@ -149,23 +167,25 @@ void gpt_block_back_input(const struct gpt_pass *p, int layer, const real *const
     linear_back_input(p, inner, c, gpt_pass_gather(p, masked(p, layer, GPT_DROP_PROJ, dy, g->proj)), w[GPT_PROJ_WEIGHT], g->fc);
     k->gelu_back(rows * inner, a->fc, g->fc);
     linear_back_input(p, c, inner, g->fc, w[GPT_FC_WEIGHT], dnorm);
-    gpt_pass_sum(p, dnorm, dnorm);
+    gpt_pass_start(p, dnorm);
+    if (weights)
+        perceptron_weights(p, a, dy, g, dw);
+    gpt_pass_end(p, dnorm);
     k->norm_back(own, c, a->mid, w[GPT_LN2_WEIGHT], a->stats2, dnorm, dy, g->mid, dw[GPT_LN2_WEIGHT], dw[GPT_LN2_BIAS]);
 
     linear_back_input(p, attended, c, gpt_pass_gather(p, masked(p, layer, GPT_DROP_OUT, g->mid, g->out)), w[GPT_OUT_WEIGHT], dheads);
     gpt_attention_back(p, layer, a, dheads, g->qkv);
     linear_back_input(p, c, 3 * attended, g->qkv, w[GPT_QKV_WEIGHT], dnorm);
-    gpt_pass_sum(p, dnorm, dnorm);
+    gpt_pass_start(p, dnorm);
+    if (weights)
+        attention_weights(p, a, g, dw);
+    gpt_pass_end(p, dnorm);
     k->norm_back(own, c, x, w[GPT_LN1_WEIGHT], a->stats1, dnorm, g->mid, g->dx, dw[GPT_LN1_WEIGHT], dw[GPT_LN1_BIAS]);
 }
 
 void gpt_block_back_weight(const struct gpt_pass *p, const struct gpt_block_acts *a, const real *dy, const struct gpt_block_grads *g,
                            real *const *dw)
 {
-    int c = p->config->width, attended = gpt_pass_attended(p), inner = gpt_own_inner(p->config);
-    bool dropped = p->training && p->config->dropout > 0;
-    linear_back_weight(p, inner, c, a->gelu, gpt_pass_gather(p, dropped ? g->proj : dy), dw[GPT_PROJ_WEIGHT], dw[GPT_PROJ_BIAS]);
-    linear_back_weight(p, c, inner, gpt_pass_gather(p, a->norm2), g->fc, dw[GPT_FC_WEIGHT], dw[GPT_FC_BIAS]);
-    linear_back_weight(p, attended, c, a->heads, gpt_pass_gather(p, dropped ? g->out : g->mid), dw[GPT_OUT_WEIGHT], dw[GPT_OUT_BIAS]);
-    linear_back_weight(p, c, 3 * attended, gpt_pass_gather(p, a->norm1), g->qkv, dw[GPT_QKV_WEIGHT], dw[GPT_QKV_BIAS]);
+    perceptron_weights(p, a, dy, g, dw);
+    attention_weights(p, a, g, dw);
 }

@@ -15,10 +15,17 @@ static int64_t own(const struct gpt_join *join, const struct gpt_pass *p, int64_
                         gpt_pass_rows(p), first);
 }
 
-static void sum(struct gpt_join *join, const struct gpt_pass *p, const real *x, real *y)
+static void start(struct gpt_join *join, const struct gpt_pass *p, const real *x)
 {
     if (join->status == WEIR_OK)
-        join->status = weir_tp_reduce(plan_of(join), gpt_pass_rows(p), x, y);
+        join->status = weir_tp_reduce_start(plan_of(join), gpt_pass_rows(p), x);
+}
+
+static void end(struct gpt_join *join, const struct gpt_pass *p, real *y)
+{
+    (void)p;
+    if (join->status == WEIR_OK)
+        join->status = weir_tp_reduce_end(plan_of(join), y);
 }
 
 static const real *gather(struct gpt_join *join, const struct gpt_pass *p, const real *x)
@@ -43,7 +50,7 @@ weir_status gpt_divide_create(struct gpt_divide *d, const struct gpt_job *job, c
                               bool sequence, weir_error *error)
 {
     weir_tp_options options = WEIR_TP_OPTIONS_INIT;
-    *d = (struct gpt_divide){.join = {WEIR_OK, own, sum, gather, loss}, .comm = job->tp};
+    *d = (struct gpt_divide){.join = {WEIR_OK, own, start, end, gather, loss}, .comm = job->tp};
     if (job->ways == 1)
         return WEIR_OK;
     d->counts = calloc((size_t)job->ways, sizeof *d->counts);

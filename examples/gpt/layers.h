@@ -34,8 +34,9 @@ struct gpt_join {
     weir_status status; /* as above */
     /* Rows that are this rank's own, and the first of them. */
     int64_t (*own)(const struct gpt_join *join, const struct gpt_pass *pass, int64_t *first);
-    /* y, own rows x width, becomes the sum over these ranks of x, all rows x width. They may be the same. */
-    void (*sum)(struct gpt_join *join, const struct gpt_pass *pass, const real *x, real *y);
+    /* Starts to sum x, all rows x width, over these ranks; waits until y, own rows x width, is the sum. They may be the same. */
+    void (*start)(struct gpt_join *join, const struct gpt_pass *pass, const real *x);
+    void (*end)(struct gpt_join *join, const struct gpt_pass *pass, real *y);
     /* All rows, of which each rank has its own: x itself, or memory that the next call of these uses again. */
     const real *(*gather)(struct gpt_join *join, const struct gpt_pass *pass, const real *x);
     /* gpt_head_loss(); of the logits each rank has the columns of its words. */
@@ -94,10 +95,22 @@ static inline int64_t gpt_pass_own(const struct gpt_pass *pass, int64_t *first)
 }
 
 /* y, own rows, becomes the sum of x, of which every rank of a divided layer has computed a part for all rows. Without one they are the same. */
-static inline void gpt_pass_sum(const struct gpt_pass *pass, const real *x, real *y)
+static inline void gpt_pass_start(const struct gpt_pass *pass, const real *x)
 {
     if (pass->join)
-        pass->join->sum(pass->join, pass, x, y);
+        pass->join->start(pass->join, pass, x);
+}
+
+static inline void gpt_pass_end(const struct gpt_pass *pass, real *y)
+{
+    if (pass->join)
+        pass->join->end(pass->join, pass, y);
+}
+
+static inline void gpt_pass_sum(const struct gpt_pass *pass, const real *x, real *y)
+{
+    gpt_pass_start(pass, x);
+    gpt_pass_end(pass, y);
 }
 
 /* All rows of what every rank has its own rows of. */
@@ -168,8 +181,9 @@ void gpt_embed_back(const struct gpt_pass *pass, const int32_t *tokens, const re
 
 /* y = block(x). */
 void gpt_block(const struct gpt_pass *pass, int layer, const real *const *w, const real *x, const struct gpt_block_acts *a, real *y);
+/* weights: what gpt_block_back_weight() does is done, too, while sums over ranks are under way. */
 void gpt_block_back_input(const struct gpt_pass *pass, int layer, const real *const *w, const real *x, const struct gpt_block_acts *a,
-                          const real *dy, const struct gpt_block_grads *g, real *const *dw);
+                          const real *dy, const struct gpt_block_grads *g, real *const *dw, bool weights);
 void gpt_block_back_weight(const struct gpt_pass *pass, const struct gpt_block_acts *a, const real *dy,
                            const struct gpt_block_grads *g, real *const *dw);
 

@@ -302,8 +302,8 @@ weir_status gpt_part_back(struct gpt_part *part, const struct gpt_micro *m, enum
         if (recomputed(part, b))
             gpt_block(&m->pass, b, w, x, &acts, part->again);
         if (what & GPT_BACK_INPUT)
-            gpt_block_back_input(&m->pass, b, w, x, &acts, dy, &grads, dw);
-        if (what & GPT_BACK_WEIGHT)
+            gpt_block_back_input(&m->pass, b, w, x, &acts, dy, &grads, dw, what & GPT_BACK_WEIGHT);
+        else
             gpt_block_back_weight(&m->pass, &acts, dy, &grads, dw);
         status = s->done(s->user, 2 + b, true);
         if (status == WEIR_OK)

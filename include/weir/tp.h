@@ -212,6 +212,17 @@ weir_status weir_tp_gather(weir_tp *tp, int64_t tokens, const float *x, const fl
  */
 weir_status weir_tp_reduce(weir_tp *tp, int64_t tokens, const float *x, float *y);
 
+/**
+ * Starts what weir_tp_reduce() does; x may be written to again. Until weir_tp_reduce_end() only weir_tp_gather() may be called in between, and
+ * what else the program has to compute.
+ *
+ * @return as weir_tp_reduce(); ::WEIR_ERR_INVALID also when one was started already
+ */
+weir_status weir_tp_reduce_start(weir_tp *tp, int64_t tokens, const float *x);
+
+/** Waits for the sum. @return as weir_tp_reduce(); ::WEIR_ERR_INVALID also when none was started */
+weir_status weir_tp_reduce_end(weir_tp *tp, float *y);
+
 /** @} */
 /** @name Embedding and loss over a vocabulary that is divided */
 /** @{ */

@@ -112,7 +112,11 @@ static void alone(weir_tp *tp, int64_t tokens, int64_t width)
     expect(all, x, width, 0, tokens, 0, width, false, "gather");
     double *part = numbers(tokens * width, 100 + (uint64_t)rank);
     all = part_of(part, width, 0, tokens, 0, width, false);
-    GOOD(weir_tp_reduce(tp, tokens, all, y));
+    GOOD(weir_tp_reduce_start(tp, tokens, all));
+    GOOD(weir_tp_gather(tp, tokens, mine, &whole)); /* may come in between */
+    CHECK(weir_tp_reduce(tp, tokens, all, y) == WEIR_ERR_INVALID, "two sums at once");
+    GOOD(weir_tp_reduce_end(tp, y));
+    CHECK(weir_tp_reduce_end(tp, y) == WEIR_ERR_INVALID, "a sum that was not started");
     for (int64_t i = 0; i < rows * width; i++, n++)
         wrong += !is_near(part[at * width + i], sum[at * width + i]);
     CHECK(size == 1 || wrong > n / 2 || n == 0, "a sum that lacks the others would pass");
