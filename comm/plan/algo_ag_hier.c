@@ -43,10 +43,10 @@ static void take_all(struct wr_hier *h, struct wr_program *p, uint32_t lane, uin
         if (i)
             wr_program_wait(p, mate, WR_HIER_READY + lane, (uint32_t)(c / h->nlanes) + 1);
         take_own(h, p, mate, lane, c);
-        for (int m = 0; m < h->topo->nnodes; m++) {
-            int from, to;
+        for (int k = 1; k < h->topo->nnodes; k++) {
+            int from, to, m = (h->node + k) % h->topo->nnodes;
             wr_hier_range(h->spec, h->node, h->topo->local_rank[mate], m, &from, &to);
-            if (m != h->node && from < to)
+            if (from < to)
                 take(h, p, mate, m, from, to, lane, c);
         }
         if (i)

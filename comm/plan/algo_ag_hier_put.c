@@ -52,8 +52,8 @@ static void open_result(struct wr_hier *h, struct wr_program *p, uint32_t lane)
 /* Copies what a mate has in its result in this round: its own share, and those that it is the agent of. */
 static void take(const struct wr_hier *h, struct wr_program *p, int mate, uint64_t c)
 {
-    for (int m = 0; m < h->topo->nnodes; m++) {
-        int from, to;
+    for (int i = 0; i < h->topo->nnodes; i++) {
+        int from, to, m = (h->node + i) % h->topo->nnodes;
         uint64_t len, at = 0;
         wr_hier_range(h->spec, h->node, h->topo->local_rank[mate], m, &from, &to);
         for (int j = from; (len = wr_hier_contiguous(h, m, &j, to, c, &at)) > 0;)

@@ -94,8 +94,8 @@ static uint64_t slots_of(const struct wr_hier *h, int rank, uint64_t *at)
 {
     uint64_t sum = 0;
     int node = h->topo->node_of[rank], local = h->topo->local_rank[rank];
-    for (int m = 0; m < h->topo->nnodes; m++) {
-        int from, to;
+    for (int i = 1; i <= h->topo->nnodes; i++) {
+        int from, to, m = (node + i) % h->topo->nnodes;
         wr_hier_range(h->spec, node, local, m, &from, &to);
         if (at)
             at[m] = sum;

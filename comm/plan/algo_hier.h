@@ -10,8 +10,8 @@
  * B_n elements leave node n.
  *
  * SCRATCH of a rank: for each lane the staged inputs of a round (when they are not mapped), then for each lane
- * one slot for each owner node, in node order: the chunks of the shares that the rank is the agent of, one
- * after the other. A message fills a contiguous part of the next agent's slot. Round c moves chunk c of all
+ * one slot for each owner node, from the next node on: the chunks of the shares that the rank is the agent of, one
+ * after the other. Nodes are gone through from the own one on everywhere, so that equal nodes have equal programs. A message fills a contiguous part of the next agent's slot. Round c moves chunk c of all
  * shares; lane L has rounds L, L + nlanes, .. and slots of its own, so that one lane's loads overlap the
  * other's network phase.
  */

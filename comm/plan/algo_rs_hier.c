@@ -59,8 +59,8 @@ static void stage(const struct wr_hier *h, struct wr_program *p, uint32_t lane, 
         wr_wait_mates(p, &h->mates, WR_HIER_TAKEN + lane, iteration);
     else
         wr_wait_mates_earlier(p, &h->mates, WR_HIER_TAKEN + lane, wr_hier_iterations(h, lane));
-    for (int m = 0; m < h->topo->nnodes; m++)
-        for (int j = 0; j < h->topo->node_size[m]; j++) {
+    for (int i = 0; i < h->topo->nnodes; i++)
+        for (int m = (h->node + i) % h->topo->nnodes, j = 0; j < h->topo->node_size[m]; j++) {
             int s = wr_hier_share(h, m, j);
             uint64_t begin = wr_plan_share_offset(h->spec, s) + c * h->chunk, n = wr_hier_len(h, m, j, c);
             staged[s] = at;

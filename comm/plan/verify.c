@@ -49,13 +49,13 @@ static weir_status emit(struct wr_verifier *v, struct wr_vlane *lane, struct wr_
 static void learn(struct wr_verifier *v, struct wr_vlane *lane, const struct wr_vcounter *c,
                   const struct wr_vsnap *snap)
 {
-    uint32_t me = (uint32_t)(lane - v->lane);
-    if (c->from_lane != me && wr_vclock_at(lane->clock, c->from_lane) < snap->tick) {
-        wr_vclock_merge(&v->clocks, &lane->clock, snap->clock);
-        wr_vclock_raise(&v->clocks, &lane->clock, c->from_lane, snap->tick);
+    wr_vdim me = wr_vdim_of(0, (uint32_t)(lane - v->lane)), from = wr_vdim_of(c->shift, c->from_lane);
+    if (from != me && wr_vclock_at(&v->clocks, lane->clock, from) < snap->tick) {
+        wr_vclock_merge(&v->clocks, &lane->clock, snap->clock, c->shift);
+        wr_vclock_raise(&v->clocks, &lane->clock, from, snap->tick);
     }
     if (c->channel != WR_VERIFY_NONE)
-        wr_vclock_raise(&v->clocks, &lane->clock, c->channel, snap->tick);
+        wr_vclock_raise(&v->clocks, &lane->clock, wr_vdim_of(c->shift, c->channel), snap->tick);
 }
 
 static uint64_t wait_target(const struct wr_verifier *v, const struct wr_vlane *lane, const struct wr_step *step)
@@ -137,7 +137,7 @@ static weir_status end_rank(struct wr_verifier *v, int r)
         if (!end) {
             end = lane->clock;
         } else {
-            wr_vclock_merge(&v->clocks, &end, lane->clock);
+            wr_vclock_merge(&v->clocks, &end, lane->clock, 0);
             wr_vclock_unref(&v->clocks, lane->clock);
         }
         lane->clock = NULL;
@@ -175,15 +175,19 @@ static weir_status deadlock(struct wr_verifier *v)
 static weir_status run(struct wr_verifier *v)
 {
     weir_status status = WEIR_OK;
-    for (int r = 0; r < v->topo->nranks && status == WEIR_OK; r++) {
+    for (int r = 0; r < v->period && status == WEIR_OK; r++) {
         struct wr_vclock *clock = wr_vclock_new(&v->clocks);
-        status = clock ? start_rank(v, r, clock) : no_memory(v);
+        status = clock ? wr_verify_keep(v, r, &clock) : no_memory(v);
+        if (status == WEIR_OK)
+            status = start_rank(v, r, clock);
     }
     while (v->queue_len && status == WEIR_OK) {
         struct wr_vlane *lane = &v->lane[v->queue[v->queue_head]];
         v->queue_head = (v->queue_head + 1) % v->nlanes;
         v->queue_len--;
         lane->queued = false;
+        if (lane->done) /* its images' signals have woken it once more */
+            continue;
         status = run_lane(v, lane);
         if (status == WEIR_OK && lane->done && --v->rank[lane->rank].running == 0)
             status = end_rank(v, lane->rank);
@@ -196,7 +200,7 @@ static weir_status run(struct wr_verifier *v)
 static weir_status set_up_lanes(struct wr_verifier *v, const struct wr_program *programs)
 {
     uint64_t steps = 0;
-    int n = v->topo->nranks;
+    int n = v->period;
     v->rank = calloc((size_t)n, sizeof *v->rank);
     v->result.egress = calloc((size_t)v->topo->nnodes, sizeof *v->result.egress);
     v->result.ingress = calloc((size_t)v->topo->nnodes, sizeof *v->result.ingress);
@@ -235,7 +239,7 @@ static weir_status set_up_lanes(struct wr_verifier *v, const struct wr_program *
 static weir_status set_up_memory(struct wr_verifier *v)
 {
     int n = v->topo->nranks;
-    v->mem = calloc((size_t)n * 3, sizeof *v->mem);
+    v->mem = calloc((size_t)v->period * 3, sizeof *v->mem);
     v->place = calloc((size_t)n + 1, sizeof *v->place);
     v->operand = calloc((size_t)v->noperands + 1, sizeof *v->operand);
     v->ids = calloc((size_t)v->noperands + 1, sizeof *v->ids);
@@ -248,6 +252,8 @@ static weir_status set_up_memory(struct wr_verifier *v)
         if (wr_verify_in_place(v->spec, r))
             out = WR_MAX(out, wr_plan_in_offset(v->spec, r) + in);
         v->place[r + 1] = v->place[r] + in;
+        if (r >= v->period)
+            continue;
         v->mem[r * 3 + WR_BUF_IN].len = in;
         if (!wr_vmem_init(&v->mem[r * 3 + WR_BUF_OUT], out) ||
             !wr_vmem_init(&v->mem[r * 3 + WR_BUF_SCRATCH], v->rank[r].program->scratch))
@@ -261,11 +267,15 @@ static void tear_down(struct wr_verifier *v)
 {
     for (uint32_t i = 0; i < v->ncounters; i++)
         free(v->counter[i].queue);
-    for (int i = 0; v->mem && i < v->topo->nranks * 3; i++)
+    for (int i = 0; v->mem && i < v->period * 3; i++)
         wr_vmem_free(&v->mem[i]);
+    for (int i = 0; v->users && i < v->period * 3; i++)
+        free(v->users[i].at);
+    free(v->users);
     for (uint32_t i = 0; v->operand && i <= v->noperands; i++)
         free(v->operand[i].at);
     free(v->outcome.at);
+    free(v->parts.at);
     free(v->reads.at);
     free(v->rank);
     free(v->lane);
@@ -284,10 +294,36 @@ static void tear_down(struct wr_verifier *v)
     wr_vclocks_free(&v->clocks);
 }
 
-weir_status wr_verify_programs(const struct wr_plan_spec *spec, const struct wr_program *programs,
-                               struct wr_verify_result *result, weir_error *err)
+/* What was counted of one period is that of all; the nodes' bytes repeat. */
+static void count_images(struct wr_verifier *v)
 {
-    struct wr_verifier v = {.spec = spec, .topo = spec->topo, .err = err};
+    struct wr_verify_result *r = &v->result;
+    uint64_t images = v->clocks.shifts;
+    int nodes = v->topo->nnodes / (int)images;
+    r->steps *= images;
+    r->refs *= images;
+    r->signals *= images;
+    r->local_bytes *= images;
+    r->network_bytes *= images;
+    for (int k = 0; k < v->topo->nnodes; k++) { /* received was by the images of those that are run */
+        r->egress[k] = r->egress[k % nodes];
+        r->ingress[k % nodes] += k < nodes ? 0 : r->ingress[k];
+    }
+    for (int k = nodes; k < v->topo->nnodes; k++)
+        r->ingress[k] = r->ingress[k % nodes];
+}
+
+weir_status wr_verify_run(const struct wr_plan_spec *spec, const struct wr_program *programs, const struct wr_verify_shape *shape,
+                          bool sparse, struct wr_verify_result *result, weir_error *err)
+{
+    struct wr_verifier v = {.spec = spec, .topo = spec->topo, .err = err, .period = shape->period};
+    v.clocks.sparse = sparse;
+    v.clocks.shifts = shape->shifts;
+    v.values.nranks = (uint32_t)spec->topo->nranks;
+    if (shape->shifts > 1) {
+        v.unit = wr_verify_share(spec) * (uint64_t)shape->period;
+        v.total = v.unit * shape->shifts;
+    }
     v.result.nnodes = spec->topo->nnodes;
     v.result.same_at_all = true;
     weir_status status = set_up_lanes(&v, programs);
@@ -297,12 +333,20 @@ weir_status wr_verify_programs(const struct wr_plan_spec *spec, const struct wr_
         status = set_up_memory(&v);
     if (status == WEIR_OK)
         status = run(&v);
+    if (status == WEIR_OK && shape->shifts > 1)
+        count_images(&v);
     tear_down(&v);
     if (status == WEIR_OK && result)
         *result = v.result;
     else
         wr_verify_result_free(&v.result);
     return status;
+}
+
+weir_status wr_verify_programs(const struct wr_plan_spec *spec, const struct wr_program *programs,
+                               struct wr_verify_result *result, weir_error *err)
+{
+    return wr_verify_run(spec, programs, &(struct wr_verify_shape){spec->topo->nranks, 1}, false, result, err);
 }
 
 weir_status wr_programs_build(const struct wr_plan_spec *spec, const struct wr_algorithm *algorithm,

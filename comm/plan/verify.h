@@ -51,6 +51,24 @@ weir_status wr_verify_programs(const struct wr_plan_spec *spec, const struct wr_
 weir_status wr_verify(const struct wr_plan_spec *spec, const struct wr_algorithm *algorithm,
                       struct wr_verify_result *result, weir_error *err);
 
+/* How a proof was made: of how many classes, with how many images each, and how many of all programs were compared with others. */
+struct wr_verify_how {
+    int classes, shifts;
+    uint64_t compared;
+};
+
+enum { WR_VERIFY_DENSE = 4096 }; /* ranks up to which clocks hold everything */
+
+/*
+ * The same for any number of ranks, by the symmetry of the machine and of the programs where there is any: see verify_class.c. Up to
+ * 3e9 steps of programs are compared, of more as many programs, evenly spread; how->compared tells. Clocks forget what is rarely
+ * asked for, so that a right plan may be refused, but no wrong one is passed. The result's `order` is 0 and `same_at_all` says
+ * nothing. WEIR_ERR_UNSUPPORTED with a sentence when the programs that would have to be run have too many steps. Memory: about 100
+ * bytes for each of these steps.
+ */
+weir_status wr_verify_classes(const struct wr_plan_spec *spec, const struct wr_algorithm *algorithm, struct wr_verify_how *how,
+                              struct wr_verify_result *result, weir_error *err);
+
 /*
  * What needs no symbolic run, for any number of ranks in memory that grows with their number only: all programs are built, one at
  * a time; every step stays inside the memory that exists and is mapped, every put is covered by a signal, and as many signals are

@@ -13,32 +13,35 @@ static weir_status no_memory(struct wr_verifier *v)
     return wr_error_memory(v->err, v->reads.n * sizeof *v->reads.at, "verifying a plan");
 }
 
-const char *wr_verify_who(const struct wr_verifier *v, uint32_t dim, uint32_t tick, char buf[96])
+const char *wr_verify_who(const struct wr_verifier *v, wr_vdim dim, uint32_t tick, char buf[96])
 {
-    const struct wr_vlane *lane = &v->lane[v->dim_lane[dim]];
+    const struct wr_vlane *lane = &v->lane[v->dim_lane[(uint32_t)dim]];
     const struct wr_program *p = v->rank[lane->rank].program;
     uint32_t step = (tick - 1) % (lane->steps + 2);
+    int rank = lane->rank + (int)(dim >> 32) * v->period;
     if (step == 0)
-        snprintf(buf, 96, "the start of rank %d", lane->rank);
+        snprintf(buf, 96, "the start of rank %d", rank);
     else if (step > lane->steps)
-        snprintf(buf, 96, "lane %u of rank %d until its end", lane->index, lane->rank);
+        snprintf(buf, 96, "lane %u of rank %d until its end", lane->index, rank);
     else
-        snprintf(buf, 96, "lane %u of rank %d until its step %u (%s)", lane->index, lane->rank, step - 1,
+        snprintf(buf, 96, "lane %u of rank %d until its step %u (%s)", lane->index, rank, step - 1,
                  wr_step_name(&p->steps[lane->first + step - 1]));
     return buf;
 }
 
-static bool known(const struct wr_verifier *v, const struct wr_vlane *lane, uint32_t dim, uint32_t tick)
+static bool known(const struct wr_verifier *v, const struct wr_vlane *lane, wr_vdim dim, uint32_t tick)
 {
-    return (dim == (uint32_t)(lane - v->lane) ? lane->tick : wr_vclock_at(lane->clock, dim)) >= tick;
+    if (dim == (uint32_t)(lane - v->lane))
+        return lane->tick >= tick;
+    return tick == 0 || wr_vclock_at(&v->clocks, lane->clock, dim) >= tick;
 }
 
-/* The memory behind a reference, and the offset in it. */
+/* The memory behind a reference, and the offset in it; all of this is in the frame of its owner. */
 static struct wr_vmem *resolve(const struct wr_verifier *v, const struct wr_ref *ref, uint64_t *off)
 {
     uint32_t buffer = ref->buffer;
-    int rank = ref->rank;
-    *off = ref->offset;
+    int rank = wr_vmodel(v, ref->rank);
+    *off = wr_vframe(v, buffer, ref->offset, wr_vshift_of(v, ref->rank));
     if (buffer == WR_BUF_IN && wr_verify_in_place(v->spec, rank)) {
         buffer = WR_BUF_OUT;
         *off += wr_plan_in_offset(v->spec, rank);
@@ -50,14 +53,15 @@ static struct wr_vmem *resolve(const struct wr_verifier *v, const struct wr_ref 
 
 static weir_status in_time(struct wr_verifier *v, struct wr_vlane *lane, int owner, uint32_t buffer)
 {
-    const struct wr_vrank *o = &v->rank[owner];
+    const struct wr_vrank *o = &v->rank[wr_vmodel(v, owner)];
     uint32_t execution = v->rank[lane->rank].execution;
+    wr_vdim start = wr_vdim_of(wr_vshift_of(v, owner), o->first_lane);
     if (owner == lane->rank)
         return WEIR_OK;
     if (o->ended || o->execution > execution)
         return wr_verify_fail(v, lane, "%s of rank %d may be touched after that rank has ended",
                               buffer == WR_BUF_IN ? "IN" : "OUT", owner);
-    if (o->execution < execution || !known(v, lane, o->first_lane, wr_vtick_start(&v->lane[o->first_lane], execution)))
+    if (o->execution < execution || !known(v, lane, start, wr_vtick_start(&v->lane[o->first_lane], execution)))
         return wr_verify_fail(v, lane, "%s of rank %d may be touched before that rank has started",
                               buffer == WR_BUF_IN ? "IN" : "OUT", owner);
     return WEIR_OK;
@@ -65,7 +69,7 @@ static weir_status in_time(struct wr_verifier *v, struct wr_vlane *lane, int own
 
 /* Rule 3, for an access to IN or OUT of others; the end is checked when it comes. */
 static weir_status touch(struct wr_verifier *v, struct wr_vlane *lane, const struct wr_ref *ref, struct wr_vmem *mem,
-                         bool writes, uint32_t dim, uint32_t tick)
+                         bool writes, wr_vdim dim, uint32_t tick)
 {
     weir_status status = WEIR_OK;
     bool window = v->spec->out_shared && ref->buffer == WR_BUF_OUT;
@@ -78,24 +82,66 @@ static weir_status touch(struct wr_verifier *v, struct wr_vlane *lane, const str
         for (int i = 0; i < v->topo->node_size[node] && status == WEIR_OK; i++)
             status = in_time(v, lane, v->topo->node_ranks[node][i], ref->buffer);
     }
-    if (status == WEIR_OK && !wr_vtouch(&mem->touches, dim, tick))
+    if (status == WEIR_OK && !wr_vtouch(&mem->touches, wr_vdim_shift(&v->clocks, dim, wr_vback(v, wr_vshift_of(v, ref->rank))), tick))
         return no_memory(v);
     return status;
 }
 
-static weir_status read_place(struct wr_verifier *v, struct wr_vlane *lane, const struct wr_ref *ref, uint64_t len,
-                              uint32_t until, struct wr_vpieces *pieces)
+/* Elements from `place` on that are next to each other after a shift, too. */
+static uint64_t unbroken(const struct wr_verifier *v, uint64_t place, uint32_t shift)
+{
+    uint64_t at = place % v->total, to = (at + shift * v->unit) % v->total;
+    return v->total - WR_MAX(at, to);
+}
+
+static uint64_t shift_place(const struct wr_verifier *v, uint64_t place, uint32_t shift)
+{
+    uint64_t row = place / v->total, at = (place % v->total + shift * v->unit) % v->total;
+    if (v->spec->coll == WR_COLL_ALLTOALL) /* of which each rank has a vector */
+        row = (row + shift * (uint64_t)v->period) % (uint64_t)v->topo->nranks;
+    return row * v->total + at;
+}
+
+/* Adds what is found in a rank's frame, as it looks from one for which that rank's shift is `shift`. */
+static bool add_pieces(struct wr_verifier *v, struct wr_vpieces *pieces, uint64_t len, uint64_t place, uint32_t set, uint32_t shift)
+{
+    if (!shift)
+        return wr_vpieces_add(pieces, len, place, set);
+    if (v->spec->reduces && (set = wr_vvalues_shift(&v->values, set, shift * (uint32_t)v->period)) == WR_VERIFY_NONE)
+        return false;
+    while (len) {
+        uint64_t run = WR_MIN(len, unbroken(v, place, shift));
+        if (!wr_vpieces_add(pieces, run, shift_place(v, place, shift), set))
+            return false;
+        place += run;
+        len -= run;
+    }
+    return true;
+}
+
+/* What can be reached without a break in the owner's frame. */
+static uint64_t run_of(const struct wr_verifier *v, const struct wr_ref *ref, uint64_t len)
+{
+    uint32_t shift = wr_vshift_of(v, ref->rank);
+    if (!shift || !wr_vrotates(v->spec, ref->buffer))
+        return len;
+    uint64_t at = wr_vframe(v, ref->buffer, ref->offset, shift);
+    return WR_MIN(len, v->total - at);
+}
+
+static weir_status read_run(struct wr_verifier *v, struct wr_vlane *lane, const struct wr_ref *ref, uint64_t len,
+                            uint32_t until, struct wr_vpieces *pieces)
 {
     char who[96];
     uint64_t off;
-    uint32_t me = (uint32_t)(lane - v->lane);
+    uint32_t shift = wr_vshift_of(v, ref->rank);
+    wr_vdim me = wr_vdim_of(0, (uint32_t)(lane - v->lane)), seen = wr_vdim_shift(&v->clocks, me, wr_vback(v, shift));
     struct wr_vmem *mem = resolve(v, ref, &off);
     weir_status status = touch(v, lane, ref, mem, false, me, until);
-    pieces->n = 0;
     if (status != WEIR_OK)
         return status;
-    if (!mem->span) {
-        uint64_t place = v->spec->reduces ? off : v->place[ref->rank] + off;
+    if (!mem->store) {
+        uint64_t place = v->spec->reduces ? ref->offset : v->place[ref->rank] + ref->offset;
         uint32_t set = v->spec->reduces ? 1 + (uint32_t)ref->rank : WR_VALUE_MOVED;
         return wr_vpieces_add(pieces, len, place, set) ? WEIR_OK : no_memory(v);
     }
@@ -103,44 +149,109 @@ static weir_status read_place(struct wr_verifier *v, struct wr_vlane *lane, cons
     if (j == WR_VERIFY_NONE)
         return no_memory(v);
     for (; i < j; i++) {
-        struct wr_vspan *s = &mem->span[i];
-        uint64_t end = i + 1 < mem->n ? mem->span[i + 1].start : mem->len;
+        struct wr_vspan *s = wr_vspan_at(mem, i);
+        uint64_t end = i + 1 < mem->n ? wr_vspan_at(mem, i + 1)->start : mem->len;
+        wr_vdim writer = wr_vdim_shift(&v->clocks, s->writer, shift);
         if (s->set == WR_VALUE_NONE)
             return wr_verify_fail(v, lane, "it reads element %llu of %s of rank %d, which nothing has written",
                                   (unsigned long long)(ref->offset + s->start - off),
                                   ref->buffer == WR_BUF_SCRATCH ? "SCRATCH" : "OUT", ref->rank);
-        if (!known(v, lane, s->writer, s->written))
+        if (!known(v, lane, writer, s->written))
             return wr_verify_fail(v, lane, "it reads memory of rank %d that may still be written by %s", ref->rank,
-                                  wr_verify_who(v, s->writer, s->written, who));
-        if (!wr_vread_add(&v->reads, &s->reads, me, until) || !wr_vpieces_add(pieces, end - s->start, s->place, s->set))
+                                  wr_verify_who(v, writer, s->written, who));
+        if (!wr_vread_add(&v->reads, &s->reads, seen, until) ||
+            !add_pieces(v, pieces, end - s->start, s->place, s->set, shift))
             return no_memory(v);
     }
     return WEIR_OK;
 }
 
-static weir_status write_place(struct wr_verifier *v, struct wr_vlane *lane, const struct wr_ref *ref, uint64_t len,
-                               const struct wr_vpieces *pieces, uint32_t dim, uint32_t tick)
+static weir_status read_place(struct wr_verifier *v, struct wr_vlane *lane, const struct wr_ref *ref, uint64_t len,
+                              uint32_t until, struct wr_vpieces *pieces)
+{
+    struct wr_ref at = *ref;
+    weir_status status = WEIR_OK;
+    pieces->n = 0;
+    for (uint64_t run; len && status == WEIR_OK; at.offset += run, len -= run) {
+        run = run_of(v, &at, len);
+        status = read_run(v, lane, &at, run, until, pieces);
+    }
+    return status;
+}
+
+/* Whether all that was done to a span is over. */
+static weir_status may_write(struct wr_verifier *v, struct wr_vlane *lane, const struct wr_ref *ref, const struct wr_vspan *s)
 {
     char who[96];
-    uint64_t off;
-    struct wr_vmem *mem = resolve(v, ref, &off);
-    weir_status status = touch(v, lane, ref, mem, true, dim, tick);
-    if (status != WEIR_OK)
-        return status;
-    uint32_t i = wr_vmem_split(mem, off), j = i == WR_VERIFY_NONE ? i : wr_vmem_split(mem, off + len);
-    if (j == WR_VERIFY_NONE)
-        return no_memory(v);
-    for (uint32_t k = i; k < j; k++) {
-        const struct wr_vspan *s = &mem->span[k];
-        if (!known(v, lane, s->writer, s->written))
-            return wr_verify_fail(v, lane, "it writes memory of rank %d that may still be written by %s", ref->rank,
-                                  wr_verify_who(v, s->writer, s->written, who));
-        for (uint32_t r = s->reads; r; r = v->reads.at[r].next)
-            if (!known(v, lane, v->reads.at[r].dim, v->reads.at[r].tick))
-                return wr_verify_fail(v, lane, "it writes memory of rank %d that may still be read by %s", ref->rank,
-                                      wr_verify_who(v, v->reads.at[r].dim, v->reads.at[r].tick, who));
+    uint32_t shift = wr_vshift_of(v, ref->rank);
+    wr_vdim writer = wr_vdim_shift(&v->clocks, s->writer, shift);
+    /* who has read it knew that it was written */
+    if (!s->reads && !known(v, lane, writer, s->written))
+        return wr_verify_fail(v, lane, "it writes memory of rank %d that may still be written by %s", ref->rank,
+                              wr_verify_who(v, writer, s->written, who));
+    for (uint32_t r = s->reads; r; r = v->reads.at[r].next) {
+        wr_vdim reader = wr_vdim_shift(&v->clocks, v->reads.at[r].dim, shift);
+        if (!known(v, lane, reader, v->reads.at[r].tick))
+            return wr_verify_fail(v, lane, "it writes memory of rank %d that may still be read by %s", ref->rank,
+                                  wr_verify_who(v, reader, v->reads.at[r].tick, who));
     }
-    return wr_vmem_write(mem, i, j, off, pieces, dim, tick) ? WEIR_OK : no_memory(v);
+    return WEIR_OK;
+}
+
+/* The next `len` elements of `pieces`, from what `cursor` says on, as they look in a rank's frame. */
+struct cursor {
+    const struct wr_vpieces *pieces;
+    uint32_t at;
+    uint64_t done; /* of that piece */
+};
+
+static bool cut(struct wr_verifier *v, struct cursor *c, uint64_t len, uint32_t back, struct wr_vpieces *to)
+{
+    to->n = 0;
+    while (len) {
+        const struct wr_vpiece *p = &c->pieces->at[c->at];
+        uint64_t run = WR_MIN(len, p->len - c->done);
+        if (!add_pieces(v, to, run, p->place + c->done, p->set, back))
+            return false;
+        len -= run;
+        c->done += run;
+        if (c->done == p->len) {
+            c->at++;
+            c->done = 0;
+        }
+    }
+    return true;
+}
+
+static weir_status write_place(struct wr_verifier *v, struct wr_vlane *lane, const struct wr_ref *ref, uint64_t len,
+                               const struct wr_vpieces *pieces, wr_vdim dim, uint32_t tick)
+{
+    uint32_t back = wr_vback(v, wr_vshift_of(v, ref->rank));
+    struct wr_ref at = *ref;
+    struct cursor cursor = {pieces, 0, 0};
+    for (uint64_t run, off; len; at.offset += run, len -= run) {
+        run = run_of(v, &at, len);
+        struct wr_vmem *mem = resolve(v, &at, &off);
+        weir_status status = touch(v, lane, &at, mem, true, dim, tick);
+        if (status != WEIR_OK)
+            return status;
+        uint32_t i = wr_vmem_split(mem, off), j = i == WR_VERIFY_NONE ? i : wr_vmem_split(mem, off + run);
+        if (j == WR_VERIFY_NONE)
+            return no_memory(v);
+        for (uint32_t k = i; k < j && status == WEIR_OK; k++)
+            status = may_write(v, lane, &at, wr_vspan_at(mem, k));
+        if (status != WEIR_OK)
+            return status;
+        const struct wr_vpieces *what = pieces;
+        if (back || run < len || cursor.at || cursor.done) {
+            if (!cut(v, &cursor, run, back, &v->parts))
+                return no_memory(v);
+            what = &v->parts;
+        }
+        if (!wr_vmem_write(mem, i, j, off, what, wr_vdim_shift(&v->clocks, dim, back), tick))
+            return no_memory(v);
+    }
+    return WEIR_OK;
 }
 
 /* Combines the pieces of all operands into v->outcome. */
@@ -220,7 +331,7 @@ weir_status wr_verify_step(struct wr_verifier *v, struct wr_vlane *lane, const s
     }
     if (status != WEIR_OK)
         return status;
-    uint32_t dim = put ? v->counter[aux->counter].channel : (uint32_t)(lane - v->lane);
+    wr_vdim dim = wr_vdim_of(0, put ? v->counter[aux->counter].channel : (uint32_t)(lane - v->lane));
     uint32_t tick = put ? wr_vtick(lane, rank->execution, aux->until) : lane->tick;
     return write_place(v, lane, &refs[0], step->len, result, dim, tick);
 }
@@ -350,13 +461,13 @@ static weir_status check_result(struct wr_verifier *v, int rank, const struct wr
     const struct wr_vmem *m = resolve(v, &out, &off);
     for (uint64_t at = 0; at < len;) {
         uint32_t i = wr_vmem_find(m, at);
-        const struct wr_vspan *s = &m->span[i];
+        const struct wr_vspan *s = wr_vspan_at(m, i);
         struct expected e = expect(v, rank, at);
-        uint64_t span_end = i + 1 < m->n ? m->span[i + 1].start : m->len, place = s->place + (at - s->start);
+        uint64_t span_end = i + 1 < m->n ? wr_vspan_at(m, i + 1)->start : m->len, place = s->place + (at - s->start);
         uint64_t run = WR_MIN(WR_MIN(span_end, len) - at, e.len);
         if (!as_expected(v, &e, s, place))
             return end_error(v, rank, "element %llu of its OUT is not the result", at);
-        if (!e.any && s->writer < v->ndims && wr_vclock_at(end, s->writer) < s->written)
+        if (!e.any && s->written && wr_vclock_at(&v->clocks, end, s->writer) < s->written)
             return end_error(v, rank, "element %llu of its OUT may still be on its way", at);
         if (v->spec->reduces && !e.any) {
             uint64_t last = place + run; /* (place + 1) + .. + last, without overflow before halving */
@@ -379,7 +490,7 @@ static weir_status check_touches(struct wr_verifier *v, int rank, struct wr_vmem
 {
     char who[96], text[160];
     for (uint32_t i = 0; i < m->touches.cap; i++) {
-        if (wr_vclock_at(end, m->touches.at[i].dim) >= m->touches.at[i].tick)
+        if (!m->touches.at[i].tick || wr_vclock_at(&v->clocks, end, m->touches.at[i].dim) >= m->touches.at[i].tick)
             continue;
         snprintf(text, sizeof text, "its memory may still be in use by %s",
                  wr_verify_who(v, m->touches.at[i].dim, m->touches.at[i].tick, who));
@@ -422,8 +533,9 @@ weir_status wr_verify_end(struct wr_verifier *v, int rank, const struct wr_vcloc
     else
         forget_touches(m);
     for (int p = 0; p < v->topo->nranks && status == WEIR_OK && v->spec->coll == WR_COLL_BARRIER; p++) {
-        const struct wr_vlane *first = &v->lane[v->rank[p].first_lane];
-        if (wr_vclock_at(end, v->rank[p].first_lane) < wr_vtick_start(first, v->rank[rank].execution))
+        uint32_t first = v->rank[wr_vmodel(v, p)].first_lane;
+        if (wr_vclock_at(&v->clocks, end, wr_vdim_of(wr_vshift_of(v, p), first)) <
+            wr_vtick_start(&v->lane[first], v->rank[rank].execution))
             return end_error(v, rank, "rank %llu may not have started", (unsigned long long)p);
     }
     return status == WEIR_OK ? check_result(v, rank, end) : status;

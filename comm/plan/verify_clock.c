@@ -64,6 +64,8 @@ static void page_unref(struct wr_vclocks *c, struct wr_vpage *page)
 
 struct wr_vclock *wr_vclock_new(struct wr_vclocks *c)
 {
+    if (c->sparse)
+        return wr_vsparse_new(c);
     struct wr_vclock *clock = c->free_clocks;
     size_t size = sizeof *clock + c->npages * sizeof(struct wr_vpage *);
     if (clock)
@@ -81,6 +83,10 @@ struct wr_vclock *wr_vclock_new(struct wr_vclocks *c)
 
 void wr_vclock_unref(struct wr_vclocks *c, struct wr_vclock *clock)
 {
+    if (c->sparse) {
+        wr_vsparse_unref(clock);
+        return;
+    }
     if (!clock || --clock->refs > 0)
         return;
     for (uint32_t i = 0; i < c->npages; i++)
@@ -150,8 +156,12 @@ static bool merge_page(struct wr_vclocks *c, struct wr_vpage **mine, struct wr_v
     return true;
 }
 
-void wr_vclock_merge(struct wr_vclocks *c, struct wr_vclock **mine, const struct wr_vclock *other)
+void wr_vclock_merge(struct wr_vclocks *c, struct wr_vclock **mine, const struct wr_vclock *other, uint32_t shift)
 {
+    if (c->sparse) {
+        wr_vsparse_merge(c, mine, other, shift);
+        return;
+    }
     if (*mine == other || !own(c, mine))
         return;
     for (uint32_t i = 0; i < c->npages; i++)
@@ -159,9 +169,13 @@ void wr_vclock_merge(struct wr_vclocks *c, struct wr_vclock **mine, const struct
             return;
 }
 
-void wr_vclock_raise(struct wr_vclocks *c, struct wr_vclock **mine, uint32_t dim, uint32_t tick)
+void wr_vclock_raise(struct wr_vclocks *c, struct wr_vclock **mine, wr_vdim dim, uint32_t tick)
 {
-    if (wr_vclock_at(*mine, dim) >= tick || !own(c, mine))
+    if (c->sparse) {
+        wr_vsparse_raise(c, mine, dim, tick);
+        return;
+    }
+    if (wr_vclock_at(c, *mine, dim) >= tick || !own(c, mine))
         return;
     struct wr_vpage **at = &(*mine)->page[dim / WR_VERIFY_PAGE];
     if (!*at || (*at)->refs > 1) {

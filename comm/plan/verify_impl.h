@@ -1,5 +1,12 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* The parts of the verifier: clocks, values, memory, static checks, and the run. */
+/*
+ * The parts of the verifier: clocks, values, memory, static checks, and the run.
+ *
+ * By classes (verify_class.c) the machine looks the same when all ranks are shifted by `period` of them, and so do the programs.
+ * Then only the first `period` ranks are run, all their images with them in lockstep: what a rank sees of an image of another is
+ * what that one has, shifted. All that is kept of a rank (contents, accesses, clocks) is kept in that rank's own frame, in which
+ * it is one of the first `period`. Without symmetry the period is all ranks, and there is one shift, 0.
+ */
 #ifndef WR_VERIFY_IMPL_H
 #define WR_VERIFY_IMPL_H
 
@@ -32,7 +39,22 @@ struct wr_vclock {
     struct wr_vpage *page[]; /* NULL: all zero */
 };
 
+/*
+ * What has a clock entry: a lane, or the puts that a counter covers (a channel), of a rank's image. The upper half is the image's
+ * shift, the lower half the number among those of the ranks that are run.
+ */
+typedef uint64_t wr_vdim;
+
+static inline wr_vdim wr_vdim_of(uint32_t shift, uint32_t index)
+{
+    return (uint64_t)shift << 32 | index;
+}
+
+struct wr_vsparse;
+
 struct wr_vclocks {
+    bool sparse;     /* clocks are those of verify_sparse.c */
+    uint32_t shifts; /* images of a rank */
     uint32_t npages;
     struct wr_vpage *free_pages;
     struct wr_vclock *free_clocks;
@@ -44,12 +66,27 @@ struct wr_vclocks {
 void wr_vclocks_free(struct wr_vclocks *c);
 struct wr_vclock *wr_vclock_new(struct wr_vclocks *c);
 void wr_vclock_unref(struct wr_vclocks *c, struct wr_vclock *clock);
-/* *mine becomes the maximum of both (copied first when it is shared). */
-void wr_vclock_merge(struct wr_vclocks *c, struct wr_vclock **mine, const struct wr_vclock *other);
-void wr_vclock_raise(struct wr_vclocks *c, struct wr_vclock **mine, uint32_t dim, uint32_t tick);
+/* *mine becomes the maximum of both (copied first when it is shared); the other's entries are those of images `shift` further. */
+void wr_vclock_merge(struct wr_vclocks *c, struct wr_vclock **mine, const struct wr_vclock *other, uint32_t shift);
+void wr_vclock_raise(struct wr_vclocks *c, struct wr_vclock **mine, wr_vdim dim, uint32_t tick);
 
-static inline uint32_t wr_vclock_at(const struct wr_vclock *clock, uint32_t dim)
+/*
+ * verify_sparse.c: clocks for any number of ranks. A clock keeps the entries that it was told to keep and the latest few of all
+ * others, and forgets the rest. What is forgotten counts as unknown, so that a plan may be refused that is right, and never the
+ * other way round.
+ */
+struct wr_vclock *wr_vsparse_new(struct wr_vclocks *c);
+void wr_vsparse_unref(struct wr_vclock *clock);
+void wr_vsparse_merge(struct wr_vclocks *c, struct wr_vclock **mine, const struct wr_vclock *other, uint32_t shift);
+void wr_vsparse_raise(struct wr_vclocks *c, struct wr_vclock **mine, wr_vdim dim, uint32_t tick);
+uint32_t wr_vsparse_at(const struct wr_vclock *clock, wr_vdim dim);
+/* Keeps the entry of `dim` from now on. */
+void wr_vsparse_keep(struct wr_vclocks *c, struct wr_vclock **mine, wr_vdim dim);
+
+static inline uint32_t wr_vclock_at(const struct wr_vclocks *c, const struct wr_vclock *clock, wr_vdim dim)
 {
+    if (c->sparse)
+        return wr_vsparse_at(clock, dim);
     const struct wr_vpage *page = clock->page[dim / WR_VERIFY_PAGE];
     return page ? (uint32_t)page->at[dim % WR_VERIFY_PAGE] : 0;
 }
@@ -81,6 +118,9 @@ struct wr_vvalues {
     uint32_t noperands, cap_operands;
     uint32_t *work; /* ranges while they are merged */
     uint32_t cap_work;
+    uint32_t nranks;
+    struct wr_vunion *shifted; /* found before: first: the set, n: the shift, set: the result */
+    uint32_t nshifted, cap_shifted;
 };
 
 /* Sets 1 + r hold rank r alone. */
@@ -91,20 +131,24 @@ void wr_vvalues_free(struct wr_vvalues *v);
 uint32_t wr_vvalues_combine(struct wr_vvalues *v, const uint32_t *ids, uint32_t n);
 /* Whether the set is exactly the ranks from .. to - 1. */
 bool wr_vvalues_is_range(const struct wr_vvalues *v, uint32_t id, int from, int to);
+/* The set of the ranks `by` further; WR_VERIFY_NONE without memory. Its order of combination is not known. */
+uint32_t wr_vvalues_shift(struct wr_vvalues *v, uint32_t id, uint32_t by);
 
 /* ---- memory (verify_memory.c) ---- */
 
 /* Elements from `start` to the next span's start have the same history. */
 struct wr_vspan {
     uint64_t start, place; /* of the value of the first element; the next has place + 1 */
+    wr_vdim writer; /* clock entry of the last write ... */
     uint32_t set;
-    uint32_t writer, written; /* clock entry of the last write, and its tick; 0 ticks: before everything */
-    uint32_t reads;           /* reads since, a list in wr_vreads */
+    uint32_t written; /* ... and its tick; 0: before everything */
+    uint32_t reads;   /* reads since, a list in wr_vreads */
 };
 
 struct wr_vreads {
     struct wr_vread {
-        uint32_t dim, tick, next;
+        wr_vdim dim;
+        uint32_t tick, next;
     } * at; /* 0 ends a list */
     uint32_t n, cap;
 };
@@ -112,17 +156,24 @@ struct wr_vreads {
 /* Accesses of others in this execution, for the check at the owner's end. A small hash table by dim. */
 struct wr_vtouches {
     struct {
-        uint32_t dim, tick; /* tick 0: free */
+        wr_vdim dim;
+        uint32_t tick; /* 0: free */
     } * at;
     uint32_t n, cap;
 };
 
+/* Spans are kept with a gap where the last ones were put in, since the next are likely to be put in nearby. */
 struct wr_vmem {
     uint64_t len;
-    struct wr_vspan *span; /* NULL for an IN that nothing can write */
-    uint32_t n, cap;
+    struct wr_vspan *store; /* NULL for an IN that nothing can write */
+    uint32_t n, cap, gap;   /* gap: spans in front of it */
     struct wr_vtouches touches;
 };
+
+static inline struct wr_vspan *wr_vspan_at(const struct wr_vmem *m, uint32_t i)
+{
+    return &m->store[i < m->gap ? i : i + (m->cap - m->n)];
+}
 
 struct wr_vpiece {
     uint64_t len, place;
@@ -142,9 +193,10 @@ uint32_t wr_vmem_split(struct wr_vmem *m, uint64_t off);
 uint32_t wr_vmem_find(const struct wr_vmem *m, uint64_t off);
 /* Replaces the spans from `i` up to `j` by `pieces` (joined where they continue) that begin at `off`. */
 bool wr_vmem_write(struct wr_vmem *m, uint32_t i, uint32_t j, uint64_t off, const struct wr_vpieces *pieces,
-                   uint32_t dim, uint32_t tick);
-bool wr_vread_add(struct wr_vreads *r, uint32_t *list, uint32_t dim, uint32_t tick);
-bool wr_vtouch(struct wr_vtouches *t, uint32_t dim, uint32_t tick);
+                   wr_vdim dim, uint32_t tick);
+bool wr_vread_add(struct wr_vreads *r, uint32_t *list, wr_vdim dim, uint32_t tick);
+bool wr_vtouch(struct wr_vtouches *t, wr_vdim dim, uint32_t tick);
+bool wr_vtouched(const struct wr_vtouches *t, wr_vdim dim);
 bool wr_vpieces_add(struct wr_vpieces *p, uint64_t len, uint64_t place, uint32_t set);
 
 /* ---- the run ---- */
@@ -179,11 +231,11 @@ struct wr_vsnap {
 };
 
 struct wr_vcounter {
-    int from, to;
-    uint32_t slot;
+    int from, to; /* in the frame of `to`, which is run */
+    uint32_t slot, shift; /* shift: of `from` */
     uint32_t sent, waited; /* in one execution: signals, largest value waited for */
     uint32_t from_lane, to_lane;
-    uint32_t channel;       /* clock entry of the puts that it covers, or NONE */
+    uint32_t channel;       /* clock entry of the puts that it covers (of the sender's image), or NONE */
     uint64_t arrived, gone; /* over all executions: signals, and those that are no longer in the queue */
     struct wr_vsnap *queue;
     uint32_t head, cap;
@@ -193,6 +245,10 @@ struct wr_verifier {
     const struct wr_plan_spec *spec;
     const struct wr_plan_topo *topo;
     weir_error *err;
+    int period;      /* ranks that are run */
+    uint64_t total;  /* elements of the vector that is shifted with the ranks, 0 without symmetry ... */
+    uint64_t unit;   /* ... and how many of them are one period's */
+    struct wr_vtouches *users; /* sparse clocks: whose entries say what is done to each of mem[] */
     struct wr_verify_result result;
     struct wr_vrank *rank;
     struct wr_vlane *lane;
@@ -203,14 +259,14 @@ struct wr_verifier {
     uint32_t ncounters, cap_counters;
     uint32_t *counter_hash;
     uint32_t cap_hash;
-    struct wr_vmem *mem; /* [rank * 3 + buffer] */
+    struct wr_vmem *mem; /* [rank * 3 + buffer], of the ranks that are run */
     uint64_t *place;     /* moves: where a rank's IN begins among all inputs */
     struct wr_vclocks clocks;
     struct wr_vvalues values;
     struct wr_vreads reads;
     struct wr_vpieces *operand; /* one for each source of a step */
     uint32_t noperands;
-    struct wr_vpieces outcome;
+    struct wr_vpieces outcome, parts;
     uint32_t *ids, *cursor; /* work of REDUCE */
     uint64_t *within;
     uint32_t *queue; /* lanes that can run: a ring of nlanes */
@@ -218,6 +274,67 @@ struct wr_verifier {
     bool some_ended;
     uint64_t first_order; /* of the first rank that ended */
 };
+
+/* ---- frames ---- */
+
+/* The one that is run whose image a rank is, and the image's shift. */
+static inline int wr_vmodel(const struct wr_verifier *v, int rank)
+{
+    return rank % v->period;
+}
+
+static inline uint32_t wr_vshift_of(const struct wr_verifier *v, int rank)
+{
+    return (uint32_t)(rank / v->period);
+}
+
+/* The shift back. */
+static inline uint32_t wr_vback(const struct wr_verifier *v, uint32_t shift)
+{
+    return shift ? v->clocks.shifts - shift : 0;
+}
+
+static inline wr_vdim wr_vdim_shift(const struct wr_vclocks *c, wr_vdim dim, uint32_t shift)
+{
+    uint32_t sum = (uint32_t)(dim >> 32) + shift;
+    return shift ? wr_vdim_of(sum < c->shifts ? sum : sum - c->shifts, (uint32_t)dim) : dim;
+}
+
+/* Whether this buffer holds the vector that is shifted with the ranks. */
+static inline bool wr_vrotates(const struct wr_plan_spec *spec, uint32_t buffer)
+{
+    if (spec->coll == WR_COLL_ALLREDUCE || spec->coll == WR_COLL_ALLTOALL)
+        return buffer != WR_BUF_SCRATCH;
+    return buffer == (spec->coll == WR_COLL_REDUCE_SCATTER ? WR_BUF_IN : WR_BUF_OUT) && spec->coll <= WR_COLL_ALLGATHER &&
+           spec->coll >= WR_COLL_REDUCE_SCATTER;
+}
+
+/* Where a place of a rank's buffer is in the frame in which that rank has shift 0. */
+static inline uint64_t wr_vframe(const struct wr_verifier *v, uint32_t buffer, uint64_t offset, uint32_t shift)
+{
+    if (!shift || !wr_vrotates(v->spec, buffer))
+        return offset;
+    uint64_t by = (uint64_t)wr_vback(v, shift) * v->unit, sum = offset + by;
+    return sum >= v->total ? sum - v->total : sum;
+}
+
+/* ---- classes (verify_class.c) ---- */
+
+struct wr_verify_shape {
+    int period;     /* ranks */
+    uint32_t shifts;
+};
+
+/* Elements of a share of the vector that is shifted with the ranks. */
+uint64_t wr_verify_share(const struct wr_plan_spec *spec);
+
+/* Verifies the programs of the first `period` ranks, whose images the others are. */
+weir_status wr_verify_run(const struct wr_plan_spec *spec, const struct wr_program *programs, const struct wr_verify_shape *shape,
+                          bool sparse, struct wr_verify_result *result, weir_error *err);
+
+/* Tells sparse clocks what to keep (verify_keep.c): who else touches what a rank touches. */
+weir_status wr_verify_keep(struct wr_verifier *v, int rank, struct wr_vclock **clock);
+weir_status wr_verify_find_users(struct wr_verifier *v);
 
 /* ---- static checks (verify_prepare.c) ---- */
 weir_status wr_verify_prepare(struct wr_verifier *v);
@@ -245,7 +362,7 @@ static inline uint32_t wr_vtick_start(const struct wr_vlane *lane, uint32_t exec
 /* Writes an error about the step that `lane` is at. */
 weir_status wr_verify_fail(struct wr_verifier *v, const struct wr_vlane *lane, const char *fmt, ...) WR_PRINTF(3, 4);
 /* "step 3 (PUT) of lane 0 of rank 7", for the entry and tick of a clock. */
-const char *wr_verify_who(const struct wr_verifier *v, uint32_t dim, uint32_t tick, char buf[96]);
+const char *wr_verify_who(const struct wr_verifier *v, wr_vdim dim, uint32_t tick, char buf[96]);
 const char *wr_step_name(const struct wr_step *step);
 
 #endif

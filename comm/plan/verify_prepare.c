@@ -41,7 +41,7 @@ static uint64_t buffer_len(const struct wr_verifier *v, int rank, uint32_t buffe
 {
     if (buffer == WR_BUF_IN)
         return wr_plan_in_len(v->spec, rank);
-    return buffer == WR_BUF_OUT ? wr_plan_out_len(v->spec, rank) : v->rank[rank].program->scratch;
+    return buffer == WR_BUF_OUT ? wr_plan_out_len(v->spec, rank) : v->rank[wr_vmodel(v, rank)].program->scratch;
 }
 
 static uint64_t element(const struct wr_verifier *v, const struct wr_ref *ref)
@@ -142,8 +142,12 @@ static bool grow_counters(struct wr_verifier *v)
     return true;
 }
 
+/* In the frame of the receiver. */
 static uint32_t counter_of(struct wr_verifier *v, int from, int to, uint32_t slot)
 {
+    int n = v->topo->nranks, back = to - wr_vmodel(v, to);
+    to -= back;
+    from = (from - back + n) % n;
     if (!grow_counters(v))
         return WR_VERIFY_NONE;
     uint32_t at = hash_of(from, to, slot) & (v->cap_hash - 1);
@@ -155,6 +159,7 @@ static uint32_t counter_of(struct wr_verifier *v, int from, int to, uint32_t slo
     v->counter[v->ncounters] = (struct wr_vcounter){.from = from,
                                                     .to = to,
                                                     .slot = slot,
+                                                    .shift = wr_vshift_of(v, from),
                                                     .channel = WR_VERIFY_NONE,
                                                     .from_lane = WR_VERIFY_NONE,
                                                     .to_lane = WR_VERIFY_NONE};
@@ -170,8 +175,9 @@ static weir_status use_counter(struct wr_verifier *v, struct wr_vlane *lane, con
     if (step->peer < 0 || step->peer >= v->topo->nranks)
         return wr_verify_fail(v, lane, "rank %d does not exist", step->peer);
     int from = waits ? step->peer : lane->rank, to = waits ? lane->rank : step->peer;
-    if (step->slot >= v->rank[to].program->nslots)
-        return wr_verify_fail(v, lane, "slot %u of rank %d, which has %u", step->slot, to, v->rank[to].program->nslots);
+    uint32_t nslots = v->rank[wr_vmodel(v, to)].program->nslots;
+    if (step->slot >= nslots)
+        return wr_verify_fail(v, lane, "slot %u of rank %d, which has %u", step->slot, to, nslots);
     if (waits && !step->value)
         return wr_verify_fail(v, lane, "it waits for nothing");
     aux->counter = counter_of(v, from, to, step->slot);
@@ -276,5 +282,7 @@ weir_status wr_verify_prepare(struct wr_verifier *v)
         status = wr_verify_check_lane(v, &v->lane[i]);
     if (status == WEIR_OK)
         status = check_counters(v);
-    return status == WEIR_OK ? find_channels(v) : status;
+    if (status == WEIR_OK)
+        status = find_channels(v);
+    return status == WEIR_OK ? wr_verify_find_users(v) : status;
 }

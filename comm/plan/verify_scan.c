@@ -101,7 +101,7 @@ static weir_status visit(struct scan *s, bool look)
 weir_status wr_verify_scan(const struct wr_plan_spec *spec, const struct wr_algorithm *algorithm, struct wr_verify_result *result,
                            weir_error *err)
 {
-    struct scan s = {.v = {.spec = spec, .topo = spec->topo, .err = err}, .algorithm = algorithm};
+    struct scan s = {.v = {.spec = spec, .topo = spec->topo, .err = err, .period = spec->topo->nranks}, .algorithm = algorithm};
     struct wr_verifier *v = &s.v;
     size_t nodes = (size_t)spec->topo->nnodes, ranks = (size_t)spec->topo->nranks;
     v->result.nnodes = spec->topo->nnodes;

@@ -48,9 +48,11 @@ static uint32_t add_set(struct wr_vvalues *v, const uint32_t *ranges, uint32_t n
 bool wr_vvalues_init(struct wr_vvalues *v, int nranks)
 {
     memset(v, 0, sizeof *v);
-    v->cap_unions = 256;
+    v->nranks = (uint32_t)nranks;
+    v->cap_unions = v->cap_shifted = 256;
     v->unions = calloc(v->cap_unions, sizeof *v->unions);
-    if (!v->unions || add_set(v, NULL, 0, 0) == WR_VERIFY_NONE)
+    v->shifted = calloc(v->cap_shifted, sizeof *v->shifted);
+    if (!v->unions || !v->shifted || add_set(v, NULL, 0, 0) == WR_VERIFY_NONE)
         return false;
     for (int r = 0; r < nranks; r++) {
         uint32_t range[2] = {(uint32_t)r, (uint32_t)r + 1};
@@ -65,6 +67,7 @@ void wr_vvalues_free(struct wr_vvalues *v)
     free(v->set);
     free(v->ranges);
     free(v->unions);
+    free(v->shifted);
     free(v->operands);
     free(v->work);
     memset(v, 0, sizeof *v);
@@ -117,24 +120,75 @@ static uint32_t unite(struct wr_vvalues *v, const uint32_t *ids, uint32_t n)
     return add_set(v, v->work, k + 1, order);
 }
 
-static bool rehash(struct wr_vvalues *v)
+static bool rehash(struct wr_vunion **table, uint32_t *capacity)
 {
-    uint32_t cap = v->cap_unions * 2;
+    uint32_t cap = *capacity * 2;
     struct wr_vunion *larger = calloc(cap, sizeof *larger);
     if (!larger)
         return false;
-    for (uint32_t i = 0; i < v->cap_unions; i++) {
-        if (!v->unions[i].n)
+    for (uint32_t i = 0; i < *capacity; i++) {
+        if (!(*table)[i].n)
             continue;
-        uint32_t at = (uint32_t)v->unions[i].hash & (cap - 1);
+        uint32_t at = (uint32_t)(*table)[i].hash & (cap - 1);
         while (larger[at].n)
             at = (at + 1) & (cap - 1);
-        larger[at] = v->unions[i];
+        larger[at] = (*table)[i];
     }
-    free(v->unions);
-    v->unions = larger;
-    v->cap_unions = cap;
+    free(*table);
+    *table = larger;
+    *capacity = cap;
     return true;
+}
+
+/* Makes the set of the ranks `by` further. */
+static uint32_t make_shifted(struct wr_vvalues *v, uint32_t id, uint32_t by)
+{
+    uint32_t n = v->set[id].n, k = 0, last = v->nranks;
+    if (!reserve((void **)&v->work, &v->cap_work, 2 * (n + 1), sizeof *v->work))
+        return WR_VERIFY_NONE;
+    for (uint32_t i = 0; i < n; i++) {
+        const uint32_t *range = v->ranges + v->set[id].first + 2 * i;
+        uint32_t from = (range[0] + by) % last, to = from + (range[1] - range[0]);
+        v->work[2 * k] = from;
+        v->work[2 * k++ + 1] = WR_MIN(to, last);
+        if (to > last) { /* at most one goes round */
+            v->work[2 * k] = 0;
+            v->work[2 * k++ + 1] = to - last;
+        }
+    }
+    qsort(v->work, k, 2 * sizeof *v->work, by_start);
+    uint32_t joined = 0;
+    for (uint32_t i = 1; i < k; i++) {
+        if (v->work[2 * i] == v->work[2 * joined + 1]) {
+            v->work[2 * joined + 1] = v->work[2 * i + 1];
+        } else {
+            joined++;
+            v->work[2 * joined] = v->work[2 * i];
+            v->work[2 * joined + 1] = v->work[2 * i + 1];
+        }
+    }
+    return add_set(v, v->work, joined + 1, 0);
+}
+
+uint32_t wr_vvalues_shift(struct wr_vvalues *v, uint32_t id, uint32_t by)
+{
+    by %= v->nranks;
+    if (!by || !v->set[id].n || v->set[id].size == v->nranks)
+        return id;
+    if (v->set[id].size == 1) /* of one rank alone: 1 + rank */
+        return 1 + (v->ranges[v->set[id].first] + by) % v->nranks;
+    uint64_t hash = mix((uint64_t)id << 32 | by);
+    uint32_t at = (uint32_t)hash & (v->cap_shifted - 1);
+    for (; v->shifted[at].n; at = (at + 1) & (v->cap_shifted - 1))
+        if (v->shifted[at].first == id && v->shifted[at].n == by)
+            return v->shifted[at].set;
+    uint32_t set = make_shifted(v, id, by);
+    if (set == WR_VERIFY_NONE)
+        return set;
+    v->shifted[at] = (struct wr_vunion){hash, id, by, set};
+    if (++v->nshifted * 2 > v->cap_shifted && !rehash(&v->shifted, &v->cap_shifted))
+        return WR_VERIFY_NONE;
+    return set;
 }
 
 uint32_t wr_vvalues_combine(struct wr_vvalues *v, const uint32_t *ids, uint32_t n)
@@ -157,7 +211,7 @@ uint32_t wr_vvalues_combine(struct wr_vvalues *v, const uint32_t *ids, uint32_t 
     memcpy(v->operands + v->noperands, ids, n * sizeof *ids);
     v->unions[at] = (struct wr_vunion){hash, v->noperands, n, set};
     v->noperands += n;
-    if (++v->nunions * 2 > v->cap_unions && !rehash(v))
+    if (++v->nunions * 2 > v->cap_unions && !rehash(&v->unions, &v->cap_unions))
         return WR_VERIFY_NONE;
     return set;
 }
