@@ -63,10 +63,23 @@ static void print_excess(double ratio, const char *verb, FILE *out)
         fprintf(out, "; a node %s up to %.3f times what it must", verb, ratio);
 }
 
-/* What was and was not proven of a machine that is too large. */
-static void print_scan(const struct plan_report *r, const struct plan_outcome *o, FILE *out)
+/* Of how many ranks a large machine's proof is. */
+static void print_classes(const struct plan_report *r, const struct plan_outcome *o, FILE *out)
 {
-    fprintf(out, "  in full: the programs of all %d ranks stay inside their memory, and every signal has its wait\n", r->spec.topo->nranks);
+    int n = r->spec.topo->nranks;
+    if (o->how.shifts == 1)
+        fprintf(out, "  in full: all %d ranks were run\n", n);
+    else if (o->how.shifts)
+        fprintf(out, "  by symmetry: %d class%s of %d ranks each; one of each was run, and %s%llu of %d programs were compared\n",
+                o->how.classes, o->how.classes == 1 ? "" : "es", o->how.shifts, o->how.compared < (uint64_t)n ? "only " : "", (unsigned long long)o->how.compared, n);
+}
+
+/* What was and was not proven of a machine that is too large. */
+static void print_smaller(const struct plan_report *r, const struct plan_outcome *o, FILE *out)
+{
+    fprintf(out, "  not proven for this machine: %s\n", o->unproven);
+    if (o->scanned)
+        fprintf(out, "  in full: the programs of all %d ranks stay inside their memory, and every signal has its wait\n", r->spec.topo->nranks);
     if (o->small_ranks)
         fprintf(out, "  on %d nodes of the same shape (%d ranks): contents, order, no deadlock\n", o->small_nodes, o->small_ranks);
     if (o->simulated && o->result.method != WR_SIM_FIT)
@@ -78,17 +91,23 @@ void plan_print_proofs(const struct plan_report *r, FILE *out)
     char scratch[32], local[32], network[32];
     for (int i = 0; i < r->n; i++) {
         const struct plan_outcome *o = &r->outcome[i];
-        if (!o->verified && !o->scanned)
+        bool sized = o->verified || o->scanned;
+        if (!sized && !o->small_ranks)
             continue;
-        fprintf(out, "%s: %s: %llu steps, %u lane%s a rank, %s of scratch; %s loaded and stored, %s between nodes",
-                o->verified ? "proven" : "checked", o->algorithm->name, (unsigned long long)o->proof.steps, o->proof.max_lanes, o->proof.max_lanes == 1 ? "" : "s",
-                bytes_text(o->proof.max_scratch * r->spec.partial_size, scratch), bytes_text(o->proof.local_bytes, local),
-                bytes_text(o->proof.network_bytes, network));
-        print_excess(o->egress, "sends", out);
-        print_excess(o->ingress, "receives", out);
+        fprintf(out, "%s: %s", o->verified ? "proven" : "checked", o->algorithm->name);
+        if (sized) {
+            fprintf(out, ": %llu steps, %u lane%s a rank, %s of scratch; %s loaded and stored, %s between nodes",
+                    (unsigned long long)o->proof.steps, o->proof.max_lanes, o->proof.max_lanes == 1 ? "" : "s",
+                    bytes_text(o->proof.max_scratch * r->spec.partial_size, scratch), bytes_text(o->proof.local_bytes, local),
+                    bytes_text(o->proof.network_bytes, network));
+            print_excess(o->egress, "sends", out);
+            print_excess(o->ingress, "receives", out);
+        }
         fputs("\n", out);
-        if (o->scanned)
-            print_scan(r, o, out);
+        if (o->verified)
+            print_classes(r, o, out);
+        else
+            print_smaller(r, o, out);
     }
 }
 
@@ -160,6 +179,8 @@ static void json_proof(const struct plan_report *r, const struct plan_outcome *o
     fputs("]}", out);
     if (o->scanned)
         fprintf(out, ", \"proven_nodes\": %d, \"proven_ranks\": %d", o->small_nodes, o->small_ranks);
+    if (o->how.shifts)
+        fprintf(out, ", \"classes\": %d, \"compared\": %llu", o->how.classes, (unsigned long long)o->how.compared);
 }
 
 static void json_result(const struct plan_report *r, const struct wr_sim_result *s, FILE *out)

@@ -3,6 +3,7 @@
 #include "tools/weir-plan.h"
 
 #include <getopt.h>
+#include <malloc.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -37,7 +38,7 @@ static const char usage_text[] =
     "  --rails Q           ranks a node that use the network at once\n"
     "what to do (default: --verify up to 4096 ranks, --simulate)\n"
     "  --verify            prove it: contents, order, no deadlock; bytes by node against the bound; of more than 4096 ranks\n"
-    "                      what can be seen rank by rank, and the proof of at most 1024 ranks of the same shape\n"
+    "                      by symmetry, one rank of each class, and it says of how many\n"
     "  --simulate          time, bytes by level, share of the physical limit\n"
     "  --svg FILE          a picture of the fastest\n"
     "  --trace FILE        the same for chrome://tracing or ui.perfetto.dev\n"
@@ -284,6 +285,9 @@ int main(int argc, char **argv)
     struct plan_report report = {.options = &options, .machine = &machine};
     weir_error err;
     wr_error_clear(&err);
+    /* programs of some megabytes are built and freed a hundred thousand times: their pages stay */
+    mallopt(M_MMAP_THRESHOLD, 1 << 30);
+    mallopt(M_TRIM_THRESHOLD, 1 << 30);
     wr_cost_default(&report.cost);
     int code = parse_options(&options, &report.cost, argc, argv);
     if (code >= 0)

@@ -11,7 +11,7 @@
 #include "comm/plan/simulate.h"
 #include "comm/plan/verify.h"
 
-enum { PLAN_ALGORITHMS = 32, PLAN_VERIFY_RANKS = 4096, PLAN_SMALL_RANKS = 1024, PLAN_DRAW_RANKS = 256 };
+enum { PLAN_ALGORITHMS = 32, PLAN_VERIFY_RANKS = 4096, PLAN_SMALL_RANKS = 1024, PLAN_DRAW_RANKS = 256, PLAN_SCAN_STEPS = 100000000 };
 
 struct plan_options {
     enum wr_collective coll;
@@ -39,6 +39,8 @@ struct plan_outcome {
     bool verified, scanned, simulated; /* scanned: see wr_verify_scan() */
     int small_nodes, small_ranks;      /* of the smaller machine for which it was proven instead */
     struct wr_verify_result proof;
+    struct wr_verify_how how; /* classes 0: in full, without a word about it */
+    char unproven[300];       /* why the machine itself is not */
     double egress, ingress; /* most bytes of a node over what it must send and receive; 0: it must not */
     struct wr_sim_result result;
     weir_error error;       /* of the simulation, when there is none */

@@ -60,8 +60,8 @@ struct wr_verify_how {
 enum { WR_VERIFY_DENSE = 4096 }; /* ranks up to which clocks hold everything */
 
 /*
- * The same for any number of ranks, by the symmetry of the machine and of the programs where there is any: see verify_class.c. Up to
- * 3e9 steps of programs are compared, of more as many programs, evenly spread; how->compared tells. Clocks forget what is rarely
+ * The same for any number of ranks, by the symmetry of the machine and of the programs where there is any: see verify_class.c. All
+ * programs are compared where that takes less than about a minute, else as many, evenly spread: how->compared tells. Clocks forget what is rarely
  * asked for, so that a right plan may be refused, but no wrong one is passed. The result's `order` is 0 and `same_at_all` says
  * nothing. WEIR_ERR_UNSUPPORTED with a sentence when the programs that would have to be run have too many steps. Memory: about 100
  * bytes for each of these steps.

@@ -47,8 +47,10 @@ expect 2 '--root 4 is not one of 4 ranks' "$plan" bcast "${small[@]}" --root 4
 expect 2 'does not divide 2 nodes' "$plan" allgather "${small[@]}" --levels switch:3
 expect 2 "rope" "$plan" allgather "${small[@]}" --levels rope:2
 expect 2 'there is no cost speed=3' "$plan" allgather "${small[@]}" --cost speed=3
-expect 1 'no smaller machine of the same shape' "$plan" bcast --nodes 4099 --ppn 1 --bytes 1K --algo binomial --verify
-expect 0 'on 1024 nodes of the same shape \(1024 ranks\): contents, order, no deadlock' "$plan" barrier --nodes 8192 --ppn 1 --algo dissemination --verify
+expect 0 'in full: all 4099 ranks were run' "$plan" bcast --nodes 4099 --ppn 1 --bytes 1K --algo binomial --verify
+expect 0 'by symmetry: 1 class of 8192 ranks each.* 8192 of 8192 programs' "$plan" barrier --nodes 8192 --ppn 1 --algo dissemination --verify
+expect 0 'by symmetry: 3 classes of 1500 ranks each.* 4500 of 4500 programs' "$plan" allgather --nodes 3000 --ppn 2,1 --bytes 18K --algo bruck --verify
+expect 1 'do not fall into classes, and the .* steps.*no smaller machine' "$plan" reduce_scatter --nodes 4099 --ppn 2,1 --bytes 32K --algo ring --verify
 expect 2 "'weir-plan --help' lists the options" "$plan" --nonsense
 expect 1 'No such file' "$plan" allgather "${small[@]}" --svg "$tmp/none/a.svg"
 expect 1 'would show nothing' "$plan" allgather --nodes 600 --ppn 1 --bytes 1M --algo hier --simulate --svg "$tmp/a.svg"
