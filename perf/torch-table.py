@@ -16,7 +16,7 @@ class Variant:
     """The launches of a program with one batch."""
 
     def __init__(self):
-        self.rates, self.growth, self.losses, self.core = [], [], [], None
+        self.rates, self.processor, self.growth, self.losses, self.core = [], [], [], [], None
 
     def add(self, lines):
         steps = [line for line in lines if line.get("event") == "step"]
@@ -26,8 +26,10 @@ class Variant:
         self.core = next((line["core"] for line in lines if line.get("event") == "begin"), None)
         self.losses = [line["loss"] for line in steps]
         self.growth.append(memory[-1]["growth"])
+        timed = steps[min(WARM, len(steps) - 1):]
         if "default-allocator" not in lines[0]["variant"]:
-            self.rates.append(statistics.median(line["tokens_per_s"] for line in steps[min(WARM, len(steps) - 1):]))
+            self.rates.append(statistics.median(line["tokens_per_s"] for line in timed))
+            self.processor.append(statistics.median(line["processor_s"] for line in timed))
 
 
 def read(path):
@@ -59,21 +61,24 @@ def show_batch(batch, variants):
     fastest = max(max(v.rates) for v in peers.values())
     reference = next(iter(peers.values())).losses
     print(f"\n{batch}")
-    print(f"{'':16} {'tokens/s':>9} {'median':>9} {'ratio':>6} {'to best':>8} {'growth MiB':>11} {'smaller by':>11} {'loss differs':>13}  core")
+    print(f"{'':16} {'tokens/s':>9} {'median':>9} {'ratio':>6} {'to best':>8} {'cpu ms':>8} {'ratio':>6} {'growth MiB':>11} {'ratio':>6} "
+          f"{'loss differs':>13}  core")
     summary, good = [], True
     for name, v in variants.items():
         if not v.rates:
             good = False
             continue
-        best, peer, growth = max(v.rates), peer_of(name, peers), min(v.growth)
-        row = {"case": batch, "variant": name, "core": v.core, "tokens_per_s": best, "growth": growth,
+        best, peer, growth, used = max(v.rates), peer_of(name, peers), min(v.growth), min(v.processor)
+        row = {"case": batch, "variant": name, "core": v.core, "tokens_per_s": best, "processor_s": used, "growth": growth,
                "loss": v.losses, "loss_differs": furthest(v.losses, reference)}
         text = f"{name:16} {best:9.0f} {statistics.median(v.rates):9.0f}"
         if name.startswith("weir"):
-            row |= {"ratio": best / max(peer.rates), "ratio_best": best / fastest, "growth_ratio": min(peer.growth) / growth}
-            text += f" {row['ratio']:6.2f} {row['ratio_best']:8.2f} {growth / 2**20:11.1f} {row['growth_ratio']:11.2f}"
+            row |= {"ratio": best / max(peer.rates), "ratio_best": best / fastest, "processor_ratio": min(peer.processor) / used,
+                    "growth_ratio": min(peer.growth) / growth}
+            text += (f" {row['ratio']:6.2f} {row['ratio_best']:8.2f} {used * 1e3:8.1f} {row['processor_ratio']:6.2f} {growth / 2**20:11.1f}"
+                     f" {row['growth_ratio']:6.2f}")
         else:
-            text += f" {'':6} {'':8} {growth / 2**20:11.1f} {'':11}"
+            text += f" {'':6} {'':8} {used * 1e3:8.1f} {'':6} {growth / 2**20:11.1f} {'':6}"
         print(f"{text} {row['loss_differs']:13.1e}  {v.core}")
         good &= row["loss_differs"] <= (NEAR_BF16 if name.endswith("bf16") else NEAR)
         summary.append(row)

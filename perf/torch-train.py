@@ -176,10 +176,10 @@ def train(o):
     optimizer = make_optimizer(model, o)
     with open("/proc/self/clear_refs", "w", encoding="ascii") as f:
         f.write("5\n")  # the most is forgotten: reading the model took more for a moment
-    mine, seconds = [], []
+    mine, seconds, processor = [], [], []
     share = o.batch // o.ranks
     for step in range(o.steps):
-        begin = time.perf_counter()
+        begin, used = time.perf_counter(), time.process_time()
         tokens, targets = data.batch(step * o.batch + o.rank * share, share)
         optimizer.zero_grad(set_to_none=True)
         loss = model(tokens, targets)
@@ -187,13 +187,15 @@ def train(o):
         optimizer.step()
         mine.append(loss.detach())
         seconds.append(time.perf_counter() - begin)
+        processor.append(time.process_time() - used)
     growth = torch.tensor(memory(True) - before)
     dist.all_reduce(growth, dist.ReduceOp.MAX)
     losses = torch.stack(mine)
     dist.all_reduce(losses)
     say(event="begin", core=blas_core(), torch=torch.__version__, parameters=sum(p.numel() for p in model.parameters()))
     for step in range(o.steps):
-        say(event="step", step=step + 1, loss=losses[step].item() / o.ranks, tokens_per_s=o.batch * o.context / seconds[step])
+        say(event="step", step=step + 1, loss=losses[step].item() / o.ranks, tokens_per_s=o.batch * o.context / seconds[step],
+            processor_s=processor[step])
     say(event="memory", start=before, growth=growth.item())
     dist.barrier()
     dist.destroy_process_group()

@@ -8,11 +8,16 @@
 #include <string.h>
 #include <time.h>
 
-static double now(void)
+static double seconds_of(clockid_t clock)
 {
     struct timespec t;
-    clock_gettime(CLOCK_MONOTONIC, &t);
+    clock_gettime(clock, &t);
     return (double)t.tv_sec + (double)t.tv_nsec * 1e-9;
+}
+
+static double now(void)
+{
+    return seconds_of(CLOCK_MONOTONIC);
 }
 
 /* A line of JSON, to the log and, with --json, to standard output. */
@@ -58,6 +63,7 @@ bool gpt_report_open(struct gpt_report *r, const struct gpt_trainer *t, char *wh
 {
     *r = (struct gpt_report){.trainer = t, .speaks = weir_comm_rank(t->job->all) == 0, .first_step = t->step, .line = t->step};
     r->begin = r->before = now();
+    r->used = seconds_of(CLOCK_PROCESS_CPUTIME_ID);
     if (!r->speaks || !t->options->log)
         return true;
     r->log = fopen(t->options->log, "w");
@@ -138,19 +144,20 @@ void gpt_report_step(struct gpt_report *r, const struct gpt_step *s)
     if (t->step % o->log_every && t->step != o->steps && !s->stop)
         return;
     char rest[32], loss[32], norm[32];
-    double time = now(), seconds = time - r->begin, mean = r->loss / (double)steps, exposed = r->exposed / (double)steps;
+    double time = now(), used = seconds_of(CLOCK_PROCESS_CPUTIME_ID), seconds = time - r->begin, mean = r->loss / (double)steps, exposed = r->exposed / (double)steps;
     double rate = (double)(steps * o->batch * t->config.context) / (time - r->before);
     left(r, seconds, rest, sizeof rest);
     line(r, "step %6lld/%lld  loss %.4f  norm %.3f  lr %.2e  %.0f tokens/s  waiting %.0f%%  %s left%s", (long long)t->step,
          (long long)o->steps, mean, s->norm, s->lr, rate, 100 * exposed, rest, s->skipped ? "  not finite: skipped" : "");
     json(r, "{\"event\": \"step\", \"step\": %lld, \"loss\": %s, \"norm\": %s, \"lr\": %.9g, \"tokens_per_s\": %.1f, \"exposed\": %.4f, "
-         "\"seconds\": %.3f, \"skipped\": %s}", (long long)t->step, number(loss, sizeof loss, mean), number(norm, sizeof norm, s->norm),
-         s->lr, rate, exposed, seconds, s->skipped ? "true" : "false");
+         "\"seconds\": %.3f, \"processor_s\": %.6f, \"skipped\": %s}", (long long)t->step, number(loss, sizeof loss, mean), number(norm, sizeof norm, s->norm),
+         s->lr, rate, exposed, seconds, (used - r->used) / (double)steps, s->skipped ? "true" : "false");
     if (steps * 2 > o->log_every) /* the mean of a few says little */
         remember(r, mean, NAN);
     r->loss = r->exposed = 0;
     r->line = t->step;
     r->before = time;
+    r->used = used;
 }
 
 void gpt_report_check(struct gpt_report *r, double loss)
@@ -163,6 +170,7 @@ void gpt_report_check(struct gpt_report *r, double loss)
          number(loss_text, sizeof loss_text, loss), number(perplexity, sizeof perplexity, exp(loss)));
     remember(r, NAN, loss);
     r->before = now();
+    r->used = seconds_of(CLOCK_PROCESS_CPUTIME_ID);
 }
 
 void gpt_report_baseline(struct gpt_report *r, double bigram, double trigram)

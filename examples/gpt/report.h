@@ -10,6 +10,7 @@ struct gpt_report {
     bool speaks;
     FILE *log;
     double begin, before;     /* seconds: of the run, of the last line */
+    double used;              /* the processor's, at the last line */
     int64_t first_step, line; /* steps made before the run, and at the last line */
     double loss;              /* sum over the steps since the last line */
     double exposed;
