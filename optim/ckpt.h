@@ -105,7 +105,9 @@ struct wr_st_tensor {
     uint64_t shape[WEIR_CKPT_DIMS_MAX];
     uint64_t count;      /* elements */
     uint64_t begin, end; /* bytes in the data, which begin after the header */
-    const void *data;    /* what a save writes there */
+    const void *data;    /* what a save writes there; NULL: `fetch` gives it */
+    weir_ckpt_fetch_fn fetch;
+    void *user;
 };
 
 struct wr_st_header {

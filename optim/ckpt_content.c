@@ -40,7 +40,7 @@ static const char *check_tensor(const weir_ckpt_tensor *tensor, uint64_t *count)
         return "has more elements than can be";
     if (tensor->first > *count || tensor->count > *count - tensor->first)
         return "has a range outside it";
-    return tensor->count && !tensor->data ? "has no data" : NULL;
+    return tensor->count && !tensor->data && !tensor->fetch ? "has no data" : NULL;
 }
 
 /* [name, dtype, shape, first, count] */
@@ -62,6 +62,8 @@ static weir_status make_piece(const weir_ckpt_tensor *tensor, uint64_t count, st
     piece->dtype = wr_ckpt_dtype_of(tensor->type);
     piece->count = tensor->count;
     piece->data = tensor->data;
+    piece->fetch = tensor->fetch;
+    piece->user = tensor->user;
     piece->ndims = 1;
     piece->shape[0] = tensor->count;
     if (tensor->count == count) {
@@ -162,8 +164,15 @@ static weir_status copy_data(struct wr_ckpt_job *job, weir_error *err)
         return wr_error_memory(err, bytes, "the copy that a background save works on; give stable memory instead");
     for (size_t i = 0; i < job->n; i++) {
         size_t n = job->pieces[i].count * job->pieces[i].dtype->bytes;
-        memcpy(to, job->pieces[i].data, n);
-        job->pieces[i].data = to;
+        struct wr_st_tensor *piece = &job->pieces[i];
+        weir_status status = WEIR_OK;
+        if (piece->data)
+            memcpy(to, piece->data, n);
+        else
+            status = piece->fetch(piece->user, 0, piece->count, to, err);
+        if (status != WEIR_OK)
+            return status;
+        piece->data = to;
         to += n;
     }
     return WEIR_OK;

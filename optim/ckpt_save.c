@@ -187,6 +187,22 @@ struct outcome {
 
 _Static_assert(sizeof(struct outcome) <= WR_CKPT_PER_RANK, "ranks->all is too small");
 
+/* Elements that are not in memory pass through a buffer. */
+static weir_status put_fetched(struct wr_st_writer *writer, const struct wr_st_tensor *piece, weir_error *err)
+{
+    uint64_t width = piece->dtype->bytes, most = WR_CKPT_CHUNK / width;
+    void *some = malloc(WR_CKPT_CHUNK);
+    weir_status status = some ? WEIR_OK : wr_error_memory(err, WR_CKPT_CHUNK, "a buffer");
+    for (uint64_t at = 0, n; status == WEIR_OK && at < piece->count; at += n) {
+        n = piece->count - at < most ? piece->count - at : most;
+        status = piece->fetch(piece->user, at, n, some, err);
+        if (status == WEIR_OK)
+            status = wr_st_put(writer, some, n * width, err);
+    }
+    free(some);
+    return status;
+}
+
 static weir_status write_shard(const struct wr_ckpt_fs *fs, const struct wr_ckpt_ranks *ranks, const char *path,
                                struct wr_ckpt_job *job, struct outcome *outcome)
 {
@@ -202,7 +218,8 @@ static weir_status write_shard(const struct wr_ckpt_fs *fs, const struct wr_ckpt
     if (status != WEIR_OK)
         return status;
     for (size_t i = 0; status == WEIR_OK && i < job->n; i++)
-        status = wr_st_put(writer, job->pieces[i].data, job->pieces[i].count * job->pieces[i].dtype->bytes, err);
+        status = job->pieces[i].data ? wr_st_put(writer, job->pieces[i].data, job->pieces[i].count * job->pieces[i].dtype->bytes, err)
+                                     : put_fetched(writer, &job->pieces[i], err);
     if (status != WEIR_OK) {
         wr_st_abandon(writer);
         return status;

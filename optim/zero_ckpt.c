@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /* The state of an engine as the tensors of a checkpoint. Sees the engine through its public calls only. */
 #include <weir/zero_ckpt.h>
+#include <weir/zero_state.h>
 
 #include <stdio.h>
 #include <stdlib.h>
@@ -17,7 +18,22 @@ struct ranges {
     weir_ckpt_tensor *tensors;
     uint64_t (*shapes)[WEIR_ZERO_DIMS]; /* of each */
     char **names;                       /* of each */
+    struct on_disk {
+        weir_zero *zero;
+        uint64_t part, count;
+        weir_type type;
+    } *disk;                            /* of each: where a part is that has no memory */
+    bool any_disk;
 };
+
+static weir_status fetch(void *user, uint64_t first, uint64_t n, void *elements, weir_error *err)
+{
+    const struct on_disk *d = user;
+    weir_status status = weir_zero_state_read(d->zero, d->part, first, n, elements);
+    if (status != WEIR_OK && err)
+        *err = *weir_zero_error(d->zero);
+    return status;
+}
 
 static void ranges_free(struct ranges *ranges)
 {
@@ -26,6 +42,7 @@ static void ranges_free(struct ranges *ranges)
     free(ranges->tensors);
     free(ranges->shapes);
     free(ranges->names);
+    free(ranges->disk);
 }
 
 static weir_status ranges_alloc(struct ranges *ranges, size_t room, weir_error *err)
@@ -34,13 +51,14 @@ static weir_status ranges_alloc(struct ranges *ranges, size_t room, weir_error *
     ranges->tensors = calloc(ranges->room, sizeof *ranges->tensors);
     ranges->shapes = calloc(ranges->room, sizeof *ranges->shapes);
     ranges->names = calloc(ranges->room, sizeof *ranges->names);
-    if (ranges->tensors && ranges->shapes && ranges->names)
+    ranges->disk = calloc(ranges->room, sizeof *ranges->disk);
+    if (ranges->tensors && ranges->shapes && ranges->names && ranges->disk)
         return WEIR_OK;
     return wr_error_memory(err, room * (sizeof *ranges->tensors + sizeof *ranges->shapes),
                            "the list of an engine's state");
 }
 
-static weir_status add_part(struct ranges *ranges, const weir_zero_part *part, weir_error *err)
+static weir_status add_part(weir_zero *zero, struct ranges *ranges, uint64_t index, const weir_zero_part *part, weir_error *err)
 {
     size_t i = ranges->n, len = strlen(part->kind) + strlen(part->name) + 2;
     weir_ckpt_tensor tensor = WEIR_CKPT_TENSOR_INIT;
@@ -56,6 +74,12 @@ static weir_status add_part(struct ranges *ranges, const weir_zero_part *part, w
     tensor.first = part->first;
     tensor.count = part->count;
     tensor.data = part->data;
+    ranges->disk[i] = (struct on_disk){zero, index, part->count, (weir_type)part->type};
+    if (!part->data) {
+        tensor.fetch = fetch;
+        tensor.user = &ranges->disk[i];
+        ranges->any_disk = true;
+    }
     ranges->tensors[ranges->n++] = tensor;
     return WEIR_OK;
 }
@@ -70,7 +94,7 @@ static bool wanted(const weir_zero_part *part, enum purpose purpose)
     return purpose == LOAD || (!part->replica && !(purpose == SAVE_STAGE && part->flags & WEIR_ZERO_NORM_ELSEWHERE));
 }
 
-static weir_status list_parts(const weir_zero *zero, enum purpose purpose, size_t more, struct ranges *ranges,
+static weir_status list_parts(weir_zero *zero, enum purpose purpose, size_t more, struct ranges *ranges,
                               weir_error *err)
 {
     uint64_t n = weir_zero_state_count(zero);
@@ -82,7 +106,7 @@ static weir_status list_parts(const weir_zero *zero, enum purpose purpose, size_
             return wr_error_set(err, status, NULL, "part %llu of an engine's state is not there",
                                 (unsigned long long)i);
         if (wanted(&part, purpose))
-            status = add_part(ranges, &part, err);
+            status = add_part(zero, ranges, i, &part, err);
     }
     return status;
 }
@@ -126,10 +150,16 @@ weir_status weir_zero_save(weir_zero *zero, weir_ckpt *ckpt, const weir_ckpt_con
                             "no engine, no folder, or flags or a content that cannot be");
     uint64_t ntensors = more ? more->ntensors : 0, nentries = more ? more->nentries : 0;
     weir_ckpt_entry *entries = calloc(nentries + 1, sizeof *entries);
+    weir_status flushed = weir_zero_flush(zero);
     weir_zero_state_counters(zero, &counters);
     char *text = counters_text(&counters);
     weir_status status = entries && text ? list_parts(zero, flags & WEIR_ZERO_PIPELINE ? SAVE_STAGE : SAVE, ntensors, &ranges, error)
                                          : wr_error_memory(error, 256, "entries");
+    if (flushed != WEIR_OK && status == WEIR_OK) {
+        status = flushed;
+        if (error)
+            *error = *weir_zero_error(zero);
+    }
     if (status == WEIR_OK)
         status = add_more(more, &ranges, entries, error);
     if (status == WEIR_OK) {
@@ -146,7 +176,8 @@ weir_status weir_zero_save(weir_zero *zero, weir_ckpt *ckpt, const weir_ckpt_con
     }
     weir_error failed;
     wr_error_clear(&failed);
-    weir_status saved = flags & WEIR_ZERO_BACKGROUND ? weir_ckpt_isave(ckpt, &content, &failed)
+    /* what is on disk has no second copy, so the save is complete when the call returns */
+    weir_status saved = flags & WEIR_ZERO_BACKGROUND && !ranges.any_disk ? weir_ckpt_isave(ckpt, &content, &failed)
                                                      : weir_ckpt_save(ckpt, &content, &failed);
     if (status == WEIR_OK && saved != WEIR_OK && error)
         *error = failed;
@@ -197,7 +228,40 @@ static weir_status check_totals(const weir_ckpt_source *source, const struct ran
     return WEIR_OK;
 }
 
-static weir_status read_parts(const weir_zero *zero, weir_ckpt_source *source, bool model, weir_zero_counters *counters,
+enum { CHUNK = 1 << 18 }; /* elements that are read at once for the disk */
+
+/* A range that is on disk. */
+static weir_status read_to_disk(weir_ckpt_source *source, const struct on_disk *d, const weir_ckpt_tensor *range, weir_error *err)
+{
+    weir_ckpt_tensor some = *range;
+    weir_status status = WEIR_OK;
+    some.data = malloc(CHUNK * weir_type_size(d->type));
+    if (!some.data)
+        return wr_error_memory(err, CHUNK * weir_type_size(d->type), "a buffer");
+    for (uint64_t at = 0; status == WEIR_OK && at < d->count; at += some.count) {
+        some.first = range->first + at;
+        some.count = d->count - at < CHUNK ? d->count - at : CHUNK;
+        status = weir_ckpt_source_read(source, &some, 1, err);
+        if (status != WEIR_OK)
+            break;
+        status = weir_zero_state_write(d->zero, d->part, at, some.count, some.data);
+        if (status != WEIR_OK && err)
+            *err = *weir_zero_error(d->zero);
+    }
+    free(some.data);
+    return status;
+}
+
+static weir_status read_ranges(weir_ckpt_source *source, const struct ranges *ranges, weir_error *err)
+{
+    weir_status status = WEIR_OK;
+    for (size_t i = 0; status == WEIR_OK && i < ranges->n; i++)
+        status = ranges->tensors[i].data ? weir_ckpt_source_read(source, &ranges->tensors[i], 1, err)
+                                         : read_to_disk(source, &ranges->disk[i], &ranges->tensors[i], err);
+    return status;
+}
+
+static weir_status read_parts(weir_zero *zero, weir_ckpt_source *source, bool model, weir_zero_counters *counters,
                               weir_error *err)
 {
     struct ranges ranges = {0};
@@ -207,7 +271,7 @@ static weir_status read_parts(const weir_zero *zero, weir_ckpt_source *source, b
     if (status == WEIR_OK)
         status = check_totals(source, &ranges, err);
     if (status == WEIR_OK)
-        status = weir_ckpt_source_read(source, ranges.tensors, ranges.n, err);
+        status = read_ranges(source, &ranges, err);
     ranges_free(&ranges);
     return status;
 }
@@ -221,7 +285,13 @@ weir_status weir_zero_load(weir_zero *zero, weir_ckpt *ckpt, uint64_t step, uint
     weir_error err;
     if (!zero || !ckpt || (flags & ~WEIR_ZERO_MODEL))
         return wr_error_set(error, WEIR_ERR_INVALID, NULL, "no engine, no folder, or flags that are not known");
-    weir_status status = weir_ckpt_resume(ckpt, step, &made, error);
+    weir_status status = weir_zero_flush(zero);
+    if (status != WEIR_OK) {
+        if (error)
+            *error = *weir_zero_error(zero);
+        return status;
+    }
+    status = weir_ckpt_resume(ckpt, step, &made, error);
     if (status != WEIR_OK)
         return status;
     wr_error_clear(&err);

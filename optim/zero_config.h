@@ -11,7 +11,7 @@
 typedef int64_t wr_zero_count; /* -1: not given */
 typedef double wr_zero_real;   /* NaN: not given */
 typedef int wr_zero_flag;      /* -1: not given */
-enum { WR_ZERO_WORD = 64 };    /* bytes of a word; "": not given */
+enum { WR_ZERO_WORD = 64, WR_ZERO_PATH = 1024 }; /* bytes of a word, of a path; "": not given */
 
 struct wr_zero_raw {
     wr_zero_count train, micro, accumulate, seed, scale_power, scale_window, hysteresis, warmup_steps, total_steps;
@@ -22,7 +22,9 @@ struct wr_zero_raw {
     wr_zero_flag quantized_weights, quantized_frozen, quantized_gradients, cpu_offload;
     char wire[WR_ZERO_WORD], grad_accum[WR_ZERO_WORD], optimizer[WR_ZERO_WORD], scheduler[WR_ZERO_WORD],
         warmup_type[WR_ZERO_WORD];
-    char offload_optimizer[WR_ZERO_WORD], offload_param[WR_ZERO_WORD];
+    char offload_optimizer[WR_ZERO_WORD], offload_param[WR_ZERO_WORD], offload_path[WR_ZERO_PATH];
+    wr_zero_count offload_buffers, sub_group;
+    wr_zero_real offload_ratio;
     int none;
 };
 
@@ -39,6 +41,7 @@ struct weir_zero_config {
     weir_rule *rule; /* NULL: no optimizer was given */
     weir_schedule schedule;
     weir_group group;
+    char offload_path[WR_ZERO_PATH]; /* of options */
 };
 
 /* Reads JSON; WEIR_ERR_CONFIG names the key. */

@@ -193,6 +193,12 @@ static weir_status apply_schedule(const struct wr_zero_raw *raw, weir_zero_confi
 
 /* ---- zero_optimization ---- */
 
+/* Where processors compute, their memory is what others offload to. */
+static bool is_memory(const char *device)
+{
+    return !strcmp(device, "none") || !strcmp(device, "cpu");
+}
+
 /* What weir has not: a key that asks for it is refused. */
 static weir_status refuse_absent(const struct wr_zero_raw *raw, weir_error *err)
 {
@@ -212,11 +218,8 @@ static weir_status refuse_absent(const struct wr_zero_raw *raw, weir_error *err)
          "parameters travel as int8 all together, with zero_quantized_weights"},
         {raw->quantized_gradients == 1 && raw->stage < 1, "zero_optimization.zero_quantized_gradients",
          "stages 1 to 3 move gradients as int8"},
-        {raw->cpu_offload == 1, "zero_optimization.cpu_offload", "everything is in this machine's memory anyway"},
-        {*raw->offload_optimizer && strcmp(raw->offload_optimizer, "none"),
-         "zero_optimization.offload_optimizer.device", "states stay in memory"},
-        {*raw->offload_param && strcmp(raw->offload_param, "none"), "zero_optimization.offload_param.device",
-         "parameters stay in memory"},
+        {or_else(raw->offload_ratio, 1) != 1, "zero_optimization.offload_optimizer.ratio", "all states are on disk, or none"},
+        {*raw->offload_param && !is_memory(raw->offload_param), "zero_optimization.offload_param.device", "parameters stay in memory"},
     };
     for (size_t i = 0; i < WR_ARRAY_SIZE(absent); i++)
         if (absent[i].asked)
@@ -256,6 +259,26 @@ static weir_status apply_zero(const struct wr_zero_raw *raw, weir_zero_options *
     return WEIR_OK;
 }
 
+static weir_status apply_offload(const struct wr_zero_raw *raw, weir_zero_config *config, weir_error *err)
+{
+    weir_zero_options *o = &config->options;
+    if (!apply_size(raw->sub_group, WEIR_FP32, &o->offload_bytes) || o->offload_bytes < 4096 || o->offload_bytes > (uint64_t)1 << 40)
+        return wrong(err, "zero_optimization.sub_group_size", "it is 1024 to 2^38");
+    o->offload_buffers = raw->offload_buffers >= 0 ? (uint64_t)raw->offload_buffers : o->offload_buffers;
+    if (o->offload_buffers < 2 || o->offload_buffers > 64)
+        return wrong(err, "zero_optimization.offload_optimizer.buffer_count", "it is 2 to 64");
+    if (!*raw->offload_optimizer || is_memory(raw->offload_optimizer))
+        return WEIR_OK;
+    if (strcmp(raw->offload_optimizer, "nvme"))
+        return wrong(err, "zero_optimization.offload_optimizer.device", "it is none, cpu or nvme");
+    if (!*raw->offload_path)
+        return wrong(err, "zero_optimization.offload_optimizer.nvme_path", "nvme needs it");
+    memcpy(config->offload_path, raw->offload_path, sizeof config->offload_path);
+    o->offload = WEIR_ZERO_OFFLOAD_STATES;
+    o->offload_path = config->offload_path;
+    return WEIR_OK;
+}
+
 weir_status wr_zero_config_apply(const struct wr_zero_raw *raw, int nranks, weir_zero_config *config, weir_error *err)
 {
     config->options = (weir_zero_options)WEIR_ZERO_OPTIONS_INIT;
@@ -266,6 +289,8 @@ weir_status wr_zero_config_apply(const struct wr_zero_raw *raw, int nranks, weir
         status = apply_types(raw, &config->options, err);
     if (status == WEIR_OK)
         status = apply_zero(raw, &config->options, err);
+    if (status == WEIR_OK)
+        status = apply_offload(raw, config, err);
     if (status == WEIR_OK)
         status = apply_optimizer(raw, config, err);
     if (status == WEIR_OK)

@@ -105,7 +105,7 @@ static bool read_value(const struct wr_zero_key *key, const json_t *value, void 
         return json_is_boolean(value);
     }
     return json_is_string(value) && json_string_length(value) &&
-           wr_str_copy(field, WR_ZERO_WORD, json_string_value(value));
+           wr_str_copy(field, strcmp(key->kind, "PATH") ? WR_ZERO_WORD : WR_ZERO_PATH, json_string_value(value));
 }
 
 static weir_status wrong_value(const struct wr_zero_key *key, const char *path, const json_t *value, weir_error *err)
@@ -113,7 +113,7 @@ static weir_status wrong_value(const struct wr_zero_key *key, const char *path, 
     static const struct {
         const char *kind, *wanted;
     } kinds[] = {{"COUNT", "a whole number"}, {"REAL", "a number"},    {"FLAG", "true or false"},
-                 {"WORD", "a short text"},    {"PAIR", "two numbers"}, {"BLOCK", "an object"}};
+                 {"WORD", "a short text"},   {"PATH", "a path"},    {"PAIR", "two numbers"}, {"BLOCK", "an object"}};
     const char *wanted = "", *text = json_string_value(value);
     for (size_t i = 0; i < WR_ARRAY_SIZE(kinds); i++)
         if (!strcmp(key->kind, kinds[i].kind))

@@ -3,7 +3,7 @@
  * The keys of DeepSpeed's configuration that are understood: X(block, key, KIND, field, text). `block` is the path of the object that
  * the key stands in, "" for the root. `field` is one of struct wr_zero_raw; a key without effect has none. `text` is its line in
  * doc/zero-config.md, which a test compares. Kinds:
- *   COUNT whole number >= 0    REAL number    FLAG true or false    WORD text    PAIR two numbers    BLOCK object    ANY without effect
+ *   COUNT whole number >= 0    REAL number    FLAG true or false    WORD text    PATH a path    PAIR two numbers    BLOCK object    ANY without effect
  */
 #ifndef WR_ZERO_CONFIG_TABLE_H
 #define WR_ZERO_CONFIG_TABLE_H
@@ -88,25 +88,25 @@
     X("zero_optimization", "mics_hierarchical_params_gather", ANY, none, "without effect: gathers follow the topology") \
     X("zero_optimization", "offload_optimizer", BLOCK, none, "see below") \
     X("zero_optimization", "offload_param", BLOCK, none, "see below") \
-    X("zero_optimization", "cpu_offload", FLAG, cpu_offload, "false only") \
+    X("zero_optimization", "cpu_offload", FLAG, cpu_offload, "without effect: everything that is not on disk is in this machine's memory") \
     X("zero_optimization", "overlap_comm", ANY, none, "without effect: always") \
     X("zero_optimization", "contiguous_gradients", ANY, none, "without effect: always") \
     X("zero_optimization", "reduce_scatter", ANY, none, "without effect: always") \
     X("zero_optimization", "round_robin_gradients", ANY, none, "without effect") \
     X("zero_optimization", "allgather_partitions", ANY, none, "without effect: always") \
     X("zero_optimization", "allgather_bucket_size", ANY, none, "without effect: parameters travel unit by unit") \
-    X("zero_optimization", "sub_group_size", ANY, none, "without effect") \
+    X("zero_optimization", "sub_group_size", COUNT, sub_group, "`offload_bytes`, elements of fp32") \
     X("zero_optimization", "elastic_checkpoint", ANY, none, "without effect: every checkpoint is") \
     X("zero_optimization", "load_from_fp32_weights", ANY, none, "without effect") \
     X("zero_optimization", "ignore_unused_parameters", ANY, none, "without effect: an absent gradient is zero") \
     X("zero_optimization", "stage3_gather_16bit_weights_on_model_save", ANY, none, "without effect: weir-ckpt merge makes a model") \
     X("zero_optimization", "stage3_gather_fp16_weights_on_model_save", ANY, none, "without effect: the same") \
-    X("zero_optimization.offload_optimizer", "device", WORD, offload_optimizer, "none only") \
-    X("zero_optimization.offload_optimizer", "nvme_path", ANY, none, "without effect") \
-    X("zero_optimization.offload_optimizer", "pin_memory", ANY, none, "without effect") \
-    X("zero_optimization.offload_optimizer", "buffer_count", ANY, none, "without effect") \
-    X("zero_optimization.offload_optimizer", "ratio", ANY, none, "without effect") \
-    X("zero_optimization.offload_param", "device", WORD, offload_param, "none only") \
+    X("zero_optimization.offload_optimizer", "device", WORD, offload_optimizer, "nvme: `offload`; none and cpu: states stay in memory") \
+    X("zero_optimization.offload_optimizer", "nvme_path", PATH, offload_path, "`offload_path`; needed for nvme") \
+    X("zero_optimization.offload_optimizer", "pin_memory", ANY, none, "without effect: buffers are registered with io_uring") \
+    X("zero_optimization.offload_optimizer", "buffer_count", COUNT, offload_buffers, "`offload_buffers`, 2 to 64") \
+    X("zero_optimization.offload_optimizer", "ratio", REAL, offload_ratio, "1 only") \
+    X("zero_optimization.offload_param", "device", WORD, offload_param, "none and cpu: parameters stay in memory") \
     X("zero_optimization.offload_param", "nvme_path", ANY, none, "without effect") \
     X("zero_optimization.offload_param", "pin_memory", ANY, none, "without effect") \
     X("zero_optimization.offload_param", "buffer_count", ANY, none, "without effect") \

@@ -47,6 +47,12 @@ extern "C" {
 /** The checkpoint that was committed last, in place of a step. */
 #define WEIR_CKPT_LATEST UINT64_MAX
 
+/**
+ * Gives elements first .. first + n - 1 of a range (counted in the range) that is not in memory, in order, from a thread of the save. Returns
+ * ::WEIR_OK, or what went wrong, with a sentence in `error`.
+ */
+typedef weir_status (*weir_ckpt_fetch_fn)(void *user, uint64_t first, uint64_t n, void *elements, weir_error *error);
+
 /** A range of the elements of a tensor. Start from ::WEIR_CKPT_TENSOR_INIT. */
 typedef struct weir_ckpt_tensor {
     size_t size;           /**< sizeof(weir_ckpt_tensor) */
@@ -58,12 +64,14 @@ typedef struct weir_ckpt_tensor {
     uint64_t count;        /**< number of its elements */
     void *data;            /**< these elements; saving only reads them */
     const char *dtype;     /**< reading only: the type as safetensors calls it, e.g. "BF16" */
+    weir_ckpt_fetch_fn fetch; /**< saving only: gives the elements when data is NULL; a background save calls it before it returns */
+    void *user;               /**< handed to it */
 } weir_ckpt_tensor;
 
 /** Initial value of a ::weir_ckpt_tensor. */
 #define WEIR_CKPT_TENSOR_INIT                                                                                          \
     {                                                                                                                  \
-        sizeof(weir_ckpt_tensor), NULL, WEIR_FP32, 0, NULL, 0, 0, NULL, NULL                                           \
+        sizeof(weir_ckpt_tensor), NULL, WEIR_FP32, 0, NULL, 0, 0, NULL, NULL, NULL, NULL                               \
     }
 
 /** What a checkpoint holds beside tensors, e.g. a generator's state or the position in the data: JSON or bytes under a key. */

@@ -21,7 +21,8 @@
 extern "C" {
 #endif
 
-/** weir_zero_save(): the save goes on in the background; weir_ckpt_wait() on the folder tells how it ended. The state is copied before. */
+/** weir_zero_save(): the save goes on in the background; weir_ckpt_wait() on the folder tells how it ended. The state is copied before;
+ * states that are offloaded to disk have no room for a copy, and with them the save is made before the call returns. */
 #define WEIR_ZERO_BACKGROUND ((uint64_t)1)
 
 /**

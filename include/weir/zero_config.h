@@ -43,7 +43,7 @@ extern "C" {
 /**
  * Settings that go together. default: stage 3, all else as in ::WEIR_ZERO_OPTIONS_INIT. high-bandwidth: stage 3, and less memory, since
  * gathering again is cheap. low-bandwidth: stage 2, gradients once a step in large buckets and, from fp32, as bf16; parameters once a
- * step. offload: states in files; full-offload: parameters, too.
+ * step. offload: stage 3, states in files in weir_zero_options::offload_path, which is set before; full-offload: parameters, too.
  */
 typedef enum weir_zero_preset {
 #define WEIR_ZERO_PRESET_ENUM(name, value, text) name = value,
@@ -55,11 +55,11 @@ typedef enum weir_zero_preset {
 const char *weir_zero_preset_name(weir_zero_preset preset);
 
 /**
- * Sets stage, reduce, reduce_type and the sizes of buckets and of gathered parameters in options that begin as
+ * Sets stage, offload, reduce, reduce_type and the sizes of buckets and of gathered parameters in options that begin as
  * ::WEIR_ZERO_OPTIONS_INIT and whose types and flags are set; all else stays.
  *
  * @param[out] error  may be NULL
- * @return ::WEIR_OK; ::WEIR_ERR_INVALID; ::WEIR_ERR_UNSUPPORTED for the presets of offloading. Thread safety: safe.
+ * @return ::WEIR_OK; ::WEIR_ERR_INVALID; ::WEIR_ERR_UNSUPPORTED for full-offload. Thread safety: safe.
  */
 weir_status weir_zero_preset_apply(weir_zero_preset preset, weir_zero_options *options, weir_error *error);
 

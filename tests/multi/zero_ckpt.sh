@@ -15,6 +15,13 @@ run "go on: 1 rank, stage 0" "$weirrun" -n 1 "$t" "$dir/a" resume 0 flat adamw
 run "1 rank, stage 0" "$weirrun" -n 1 "$t" "$dir/b" train 0 flat adafactor
 run "go on: 4 ranks, stage 3" "$weirrun" -n 4 "$t" "$dir/b" resume 3 flat adafactor
 run "another model" "$weirrun" -n 2 "$t" "$dir/a" other 1 flat adamw
+export TEST_BF16=1
+run "2 ranks, stage 2, on disk" env TEST_OFFLOAD="$dir" "$weirrun" -n 2 "$t" "$dir/d" train 2 flat adamw
+run "go on: 1 rank, in memory" "$weirrun" -n 1 "$t" "$dir/d" resume 0 flat adamw
+run "go on: 3 ranks, stage 3, on disk" env TEST_OFFLOAD="$dir" "$weirrun" -n 3 "$t" "$dir/d" resume 3 flat adamw
+run "1 rank, stage 1, in memory" "$weirrun" -n 1 "$t" "$dir/e" train 1 flat adamw
+run "go on: 2 ranks, on disk" env TEST_OFFLOAD="$dir" "$weirrun" -n 2 "$t" "$dir/e" resume 1 flat adamw
+unset TEST_BF16
 away_and_back() {
     "$tool" merge "$dir/a" "$dir/model.safetensors" --prefix param/ --replace '' &&
         "$tool" list "$dir/model.safetensors" | grep -qE '^layer.0.weight +F32 +256x64 ' &&

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
  * An engine is stopped and goes on with another number of ranks, stage and partition.
+ * TEST_OFFLOAD=DIR: its states are on disk; TEST_BF16=1: parameters are bf16, so masters are, too.
  * usage: zero_ckpt_test FOLDER train|resume|model|other STAGE flat|whole RULE
  * "train" makes six steps, saves after the third and leaves the parameters in FOLDER/reference; "resume" makes steps four to six.
  */
@@ -14,6 +15,7 @@ static const uint64_t shapes[UNITS][TENSORS][2] = {{{37, 11}, {1, 5}}, {{256, 64
 static weir_zero_tensor tensors[UNITS][TENSORS];
 static weir_zero_unit units[UNITS];
 static weir_error err;
+static weir_type param_type;
 
 static uint64_t count_of(int u, int t)
 {
@@ -47,10 +49,13 @@ static void make_model(bool other)
 static void add_gradients(weir_zero *zero, int u)
 {
     for (int t = 0; t < TENSORS; t++) {
-        const float *p = weir_zero_param(zero, (uint64_t)u, (uint64_t)t);
+        const char *p = weir_zero_param(zero, (uint64_t)u, (uint64_t)t);
         float *g = weir_zero_grad(zero, (uint64_t)u, (uint64_t)t);
-        for (uint64_t i = 0; g && i < count_of(u, t); i++)
-            g[i] += p[i] - (float)(i % 17) * 0.125f;
+        for (uint64_t i = 0; g && i < count_of(u, t); i++) {
+            float value;
+            weir_convert(&value, WEIR_FP32, p + i * weir_type_size(param_type), param_type, 1);
+            g[i] += value - (float)(i % 17) * 0.125f;
+        }
     }
 }
 
@@ -151,6 +156,12 @@ int main(int argc, char **argv)
     options.partition = strcmp(argv[4], "whole") ? WEIR_ZERO_FLAT : WEIR_ZERO_WHOLE_TENSOR;
     options.groups = &group;
     options.ngroups = 1;
+    if (getenv("TEST_OFFLOAD")) {
+        options.offload = WEIR_ZERO_OFFLOAD_STATES;
+        options.offload_path = getenv("TEST_OFFLOAD");
+        options.offload_bytes = 65536;
+    }
+    options.param_type = param_type = getenv("TEST_BF16") ? WEIR_BF16 : WEIR_FP32;
     options.seed = strcmp(what, "train") ? 999 : 1; /* what is read is not what was there */
     CHECK(weir_zero_create(comm, &options, units, UNITS, &zero, &err) == WEIR_OK, "%s", err.message);
     CHECK(weir_ckpt_open(comm, folder, NULL, &ckpt, &err) == WEIR_OK, "%s", err.message);

@@ -32,7 +32,8 @@ static void test_everything(void **state)
         "\"stage3_max_live_parameters\": 1e9,"
         " \"stage3_max_reuse_distance\": 7, \"stage3_param_persistence_threshold\": 100000, \"mics_shard_size\": 4, "
         "\"zero_hpz_partition_size\": 2, \"zero_quantized_weights\": true, \"zero_quantized_gradients\": true,"
-        " \"overlap_comm\": true, \"offload_optimizer\": {\"device\": \"none\"}}, \"steps_per_print\": 10}";
+        " \"overlap_comm\": true, \"sub_group_size\": 1e6, \"offload_optimizer\": {\"device\": \"nvme\", \"nvme_path\": \"/a/disk\", "
+        "\"pin_memory\": true, \"buffer_count\": 5, \"ratio\": 1.0}, \"offload_param\": {\"device\": \"cpu\"}}, \"steps_per_print\": 10}";
     weir_error err;
     weir_zero_config *config;
     weir_zero_options o = WEIR_ZERO_OPTIONS_INIT;
@@ -54,6 +55,10 @@ static void test_everything(void **state)
     assert_int_equal(o.persistent_bytes, 200000);
     assert_int_equal(o.shard_group, 4);
     assert_int_equal(o.secondary_group, 2);
+    assert_int_equal(o.offload, WEIR_ZERO_OFFLOAD_STATES);
+    assert_string_equal(o.offload_path, "/a/disk");
+    assert_int_equal(o.offload_bytes, 4000000);
+    assert_int_equal(o.offload_buffers, 5);
     assert_int_equal(o.flags, WEIR_ZERO_QUANTIZED_PARAMS | WEIR_ZERO_QUANTIZED_GRADS);
     assert_int_equal(o.seed, 42);
     assert_true(o.clip_norm == 1.5 && o.loss_scale == 1 && o.scale_window == 0);
@@ -174,6 +179,11 @@ static void test_refused(void **state)
          "with zero_quantized_weights", ""},
         {B "\"zero_optimization\": {\"offload_param\": {\"device\": \"nvme\", \"nvme_path\": \"/x\"}}}",
          WEIR_ERR_UNSUPPORTED, "offload_param.device", ""},
+        {B "\"zero_optimization\": {\"offload_optimizer\": {\"device\": \"nvme\"}}}", WEIR_ERR_CONFIG, "nvme_path", ""},
+        {B "\"zero_optimization\": {\"offload_optimizer\": {\"device\": \"tape\"}}}", WEIR_ERR_CONFIG, "none, cpu or nvme", ""},
+        {B "\"zero_optimization\": {\"offload_optimizer\": {\"ratio\": 0.5}}}", WEIR_ERR_UNSUPPORTED, "ratio", ""},
+        {B "\"zero_optimization\": {\"offload_optimizer\": {\"buffer_count\": 1}}}", WEIR_ERR_CONFIG, "2 to 64", ""},
+        {B "\"zero_optimization\": {\"sub_group_size\": 10}}", WEIR_ERR_CONFIG, "sub_group_size", ""},
         {B "\"optimizer\": {\"type\": \"OneBitAdam\"}}", WEIR_ERR_UNSUPPORTED, "no rule 'OneBitAdam'", ""},
         {B "\"optimizer\": {\"type\": \"AdamW\", \"params\": {\"betas\": [0.9, 1.5]}}}", WEIR_ERR_INVALID, "beta2", ""},
         {B "\"optimizer\": {\"type\": \"AdamW\", \"params\": {\"betas\": [0.9]}}}", WEIR_ERR_CONFIG, "two numbers", ""},
