@@ -13,12 +13,9 @@ static uint64_t scratch(const struct wr_plan_spec *spec, int rank)
 static void send(const struct wr_ring *g, struct wr_program *p, uint32_t k, struct wr_ref src, uint64_t len)
 {
     struct wr_ref dst = wr_ring_dst(g, p, k);
-    if (g->remote) {
-        wr_program_put_signal(p, dst, src, len, WR_RING_DATA);
-    } else {
+    if (!g->remote)
         wr_program_copy(p, dst, src, len);
-        wr_program_signal(p, g->next, WR_RING_DATA);
-    }
+    wr_ring_announce(g, p, dst, src, len);
 }
 
 static void send_own(const struct wr_ring *g, struct wr_program *p, uint32_t c)
@@ -47,14 +44,13 @@ static void one_round(const struct wr_ring *g, struct wr_program *p, uint32_t c)
         uint32_t k = first + (uint32_t)t - 1;
         int s = wr_ring_rank(g, t);
         uint64_t len = wr_chunk_len(wr_plan_share(spec, s), g->chunk, c);
-        struct wr_ref from = wr_ref(g->rank, WR_BUF_SCRATCH, (k % WR_RING_BUFFERS) * g->chunk);
-        wr_program_wait(p, g->prev, WR_RING_DATA, k + 1);
+        struct wr_ref from = wr_ring_take(g, p, k);
         if (t < g->n - 1)
             send(g, p, k + 1, from, len);
         wr_program_copy(p, wr_ref(g->rank, WR_BUF_OUT, wr_plan_share_offset(spec, s) + c * g->chunk), from, len);
         if (g->remote && t < g->n - 1)
             wr_program_drain(p); /* the message went on from where it came in */
-        wr_program_signal(p, g->prev, WR_RING_CREDIT);
+        wr_ring_taken(g, p);
     }
 }
 
@@ -65,16 +61,7 @@ static bool applies(const struct wr_plan_spec *spec)
 
 static weir_status build(const struct wr_plan_spec *spec, int rank, struct wr_program *p, weir_error *err)
 {
-    struct wr_ring g;
-    weir_status status = wr_ring_init(&g, spec, rank, err);
-    if (status != WEIR_OK)
-        return status;
-    wr_program_init(p, rank);
-    for (uint32_t c = 0; c < g.rounds; c++)
-        one_round(&g, p, c);
-    p->scratch = scratch(spec, rank);
-    wr_ring_free(&g);
-    return wr_program_finish(p, err);
+    return wr_ring_build(spec, rank, one_round, scratch(spec, rank), p, err);
 }
 
 const struct wr_algorithm wr_ag_ring = {"ring", WR_COLL_ALLGATHER, applies, build, scratch, WR_RING_SLOTS};

@@ -137,9 +137,9 @@ static weir_status linear(const struct wr_plan_spec *spec, int rank, struct wr_p
     return compose(spec, rank, p, &wr_rs_linear, spec->topo->nnodes > 1 ? &wr_ag_ring : &wr_ag_direct, err);
 }
 
-static bool always(const struct wr_plan_spec *spec)
+static bool is_linear(const struct wr_plan_spec *spec)
 {
-    return !spec->out_shared;
+    return wr_rs_linear.applies(spec);
 }
 
 static bool remote(const struct wr_plan_spec *spec)
@@ -153,7 +153,7 @@ static weir_status hier_put(const struct wr_plan_spec *spec, int rank, struct wr
 }
 
 const struct wr_algorithm wr_ar_hier_put = {"hier_put", WR_COLL_ALLREDUCE, remote, hier_put, NULL, 0};
-const struct wr_algorithm wr_ar_linear = {"linear", WR_COLL_ALLREDUCE, always, linear, NULL, 0};
+const struct wr_algorithm wr_ar_linear = {"linear", WR_COLL_ALLREDUCE, is_linear, linear, NULL, 0};
 const struct wr_algorithm wr_ar_direct = {"direct", WR_COLL_ALLREDUCE, wr_single_node, direct, NULL, 0};
 const struct wr_algorithm wr_ar_ring = {"ring", WR_COLL_ALLREDUCE, several, ring, NULL, 0};
 const struct wr_algorithm wr_ar_bruck = {"bruck", WR_COLL_ALLREDUCE, several, bruck, NULL, 0};

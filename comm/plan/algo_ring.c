@@ -13,7 +13,7 @@ uint64_t wr_ring_chunk(const struct wr_plan_spec *spec)
     return WR_MIN(spec->chunk ? spec->chunk : CHUNK, most);
 }
 
-weir_status wr_ring_init(struct wr_ring *g, const struct wr_plan_spec *spec, int rank, weir_error *err)
+static weir_status start_ring(struct wr_ring *g, const struct wr_plan_spec *spec, int rank, weir_error *err)
 {
     int *place;
     memset(g, 0, sizeof *g);
@@ -33,10 +33,38 @@ weir_status wr_ring_init(struct wr_ring *g, const struct wr_plan_spec *spec, int
     return WEIR_OK;
 }
 
-void wr_ring_free(struct wr_ring *g)
+weir_status wr_ring_build(const struct wr_plan_spec *spec, int rank, void (*one_round)(const struct wr_ring *, struct wr_program *, uint32_t),
+                          uint64_t scratch, struct wr_program *p, weir_error *err)
 {
-    free(g->order);
-    g->order = NULL;
+    struct wr_ring g;
+    weir_status status = start_ring(&g, spec, rank, err);
+    if (status != WEIR_OK)
+        return status;
+    wr_program_init(p, rank);
+    for (uint32_t c = 0; c < g.rounds; c++)
+        one_round(&g, p, c);
+    p->scratch = scratch;
+    free(g.order);
+    return wr_program_finish(p, err);
+}
+
+struct wr_ref wr_ring_take(const struct wr_ring *g, struct wr_program *p, uint32_t k)
+{
+    wr_program_wait(p, g->prev, WR_RING_DATA, k + 1);
+    return wr_ref(g->rank, WR_BUF_SCRATCH, (k % WR_RING_BUFFERS) * g->chunk);
+}
+
+void wr_ring_taken(const struct wr_ring *g, struct wr_program *p)
+{
+    wr_program_signal(p, g->prev, WR_RING_CREDIT);
+}
+
+void wr_ring_announce(const struct wr_ring *g, struct wr_program *p, struct wr_ref dst, struct wr_ref src, uint64_t len)
+{
+    if (g->remote)
+        wr_program_put_signal(p, dst, src, len, WR_RING_DATA);
+    else
+        wr_program_signal(p, g->next, WR_RING_DATA);
 }
 
 struct wr_ref wr_ring_dst(const struct wr_ring *g, struct wr_program *p, uint32_t k)

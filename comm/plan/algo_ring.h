@@ -16,14 +16,15 @@ struct wr_ring {
     const struct wr_plan_spec *spec;
     int rank, n, at; /* at: my place in the order */
     int prev, next;  /* ranks */
-    int *order;      /* freed by wr_ring_free() */
+    int *order;
     bool remote;     /* next is on another node */
     uint64_t chunk;
     uint32_t rounds, messages; /* messages that I send in all */
 };
 
-weir_status wr_ring_init(struct wr_ring *g, const struct wr_plan_spec *spec, int rank, weir_error *err);
-void wr_ring_free(struct wr_ring *g);
+/* Builds a program of rounds, one for each chunk of the shares; in a round n - 1 messages are sent and as many come. */
+weir_status wr_ring_build(const struct wr_plan_spec *spec, int rank, void (*one_round)(const struct wr_ring *, struct wr_program *, uint32_t),
+                          uint64_t scratch, struct wr_program *p, weir_error *err);
 uint64_t wr_ring_chunk(const struct wr_plan_spec *spec);
 
 /* The rank `back` places before me. */
@@ -34,5 +35,11 @@ static inline int wr_ring_rank(const struct wr_ring *g, int back)
 
 /* Waits until next has a free buffer for my message k, and gives the place. */
 struct wr_ref wr_ring_dst(const struct wr_ring *g, struct wr_program *p, uint32_t k);
+/* Tells next that a message is at `dst`: it was stored there, or is put there from `src`. */
+void wr_ring_announce(const struct wr_ring *g, struct wr_program *p, struct wr_ref dst, struct wr_ref src, uint64_t len);
+
+/* Waits for the message k from prev, and gives its place; and says that its buffer is free again. */
+struct wr_ref wr_ring_take(const struct wr_ring *g, struct wr_program *p, uint32_t k);
+void wr_ring_taken(const struct wr_ring *g, struct wr_program *p);
 
 #endif

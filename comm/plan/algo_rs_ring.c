@@ -26,10 +26,7 @@ static void pass_on(const struct wr_ring *g, struct wr_program *p, uint32_t k, i
         wr_program_reduce(p, out, src, 2, len);
     else
         wr_program_copy(p, out, in, len);
-    if (g->remote)
-        wr_program_put_signal(p, dst, out, len, WR_RING_DATA);
-    else
-        wr_program_signal(p, g->next, WR_RING_DATA);
+    wr_ring_announce(g, p, dst, out, len);
 }
 
 /* In a chunk's round all others come before the final store, which in place falls on inputs of this round or
@@ -40,8 +37,7 @@ static void one_round(const struct wr_ring *g, struct wr_program *p, uint32_t c)
     pass_on(g, p, first, wr_ring_rank(g, 1), c, NULL);
     for (int t = 1; t < g->n; t++) {
         uint32_t k = first + (uint32_t)t - 1; /* the message that comes in */
-        struct wr_ref from = wr_ref(g->rank, WR_BUF_SCRATCH, (k % WR_RING_BUFFERS) * g->chunk);
-        wr_program_wait(p, g->prev, WR_RING_DATA, k + 1);
+        struct wr_ref from = wr_ring_take(g, p, k);
         if (t < g->n - 1) {
             pass_on(g, p, k + 1, wr_ring_rank(g, 1 + t), c, &from);
         } else {
@@ -54,7 +50,7 @@ static void one_round(const struct wr_ring *g, struct wr_program *p, uint32_t c)
             if (g->spec->in_place)
                 wr_program_copy(p, out, from, len);
         }
-        wr_program_signal(p, g->prev, WR_RING_CREDIT);
+        wr_ring_taken(g, p);
     }
 }
 
@@ -65,16 +61,7 @@ static bool applies(const struct wr_plan_spec *spec)
 
 static weir_status build(const struct wr_plan_spec *spec, int rank, struct wr_program *p, weir_error *err)
 {
-    struct wr_ring g;
-    weir_status status = wr_ring_init(&g, spec, rank, err);
-    if (status != WEIR_OK)
-        return status;
-    wr_program_init(p, rank);
-    for (uint32_t c = 0; c < g.rounds; c++)
-        one_round(&g, p, c);
-    p->scratch = scratch(spec, rank);
-    wr_ring_free(&g);
-    return wr_program_finish(p, err);
+    return wr_ring_build(spec, rank, one_round, scratch(spec, rank), p, err);
 }
 
 const struct wr_algorithm wr_rs_ring = {"ring", WR_COLL_REDUCE_SCATTER, applies, build, scratch, WR_RING_SLOTS};

@@ -43,6 +43,7 @@ expect 2 'there is no --type fp8' "$plan" allgather "${small[@]}" --type fp8
 expect 2 'there is no --placement up' "$plan" allgather "${small[@]}" --placement up
 expect 2 'has no algorithm' "$plan" allgather "${small[@]}" --algo magic
 expect 2 'serves this call' "$plan" allgather "${small[@]}" --algo direct
+expect 2 'serves this call' "$plan" allreduce --nodes 4096 --ppn 32 --bytes 1M --algo linear
 expect 2 '--root 4 is not one of 4 ranks' "$plan" bcast "${small[@]}" --root 4
 expect 2 'does not divide 2 nodes' "$plan" allgather "${small[@]}" --levels switch:3
 expect 2 "rope" "$plan" allgather "${small[@]}" --levels rope:2
