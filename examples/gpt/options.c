@@ -54,7 +54,7 @@ static const struct row {
     {"sp-method", "NAME", TEXT, AT(sp_method), 0, 0, "how these attend to each other: ulysses, ring (ulysses)"},
     {"schedule", "NAME", TEXT, AT(schedule), 0, 0, "of the pipeline: gpipe, 1f1b, interleaved, looped-bfs, zb-h1, zb-h2, zb-v (1f1b)"},
     {"chunks", "N", INTEGER, AT(chunks), 0, 64, "parts of the model on each stage (0: what the schedule is made for)"},
-    {"cut", "HOW", TEXT, AT(cut), 0, 0, "layers on the stages: uniform, or by parameters (uniform)"},
+    {"cut", "HOW", TEXT, AT(cut), 0, 0, "layers on the stages: uniform, by parameters, or by time, which is measured (uniform)"},
     {"config", "FILE", TEXT, AT(config), 0, 0,
      "ZeRO, batch sizes, optimizer and schedule as this JSON file says in DeepSpeed's words; options of the line come first"},
     {"reproducible", NULL, FLAG, AT(reproducible), 0, 0,
@@ -204,7 +204,7 @@ bool gpt_options_parse(int argc, char **argv, struct gpt_options *o, char *why, 
         return fail(why, size, "expert parallelism is not supported: --ep must be 1");
     if (strcmp(o->sp_method, "ulysses") && strcmp(o->sp_method, "ring"))
         return fail(why, size, "--sp-method is ulysses or ring, not '%s'", o->sp_method);
-    if (strcmp(o->cut, "uniform") && strcmp(o->cut, "parameters"))
-        return fail(why, size, "--cut is uniform or parameters, not '%s'", o->cut);
+    if (strcmp(o->cut, "uniform") && strcmp(o->cut, "parameters") && strcmp(o->cut, "time"))
+        return fail(why, size, "--cut is uniform, parameters or time, not '%s'", o->cut);
     return true;
 }

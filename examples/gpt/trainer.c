@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /* Making a trainer: the cut of the model, the schedule, and memory. */
+#include "examples/gpt/costs.h"
 #include "examples/gpt/trainer.h"
 
 #include <stdarg.h>
@@ -52,6 +53,8 @@ static weir_status make_lists(struct gpt_trainer *t, weir_error *error)
 static weir_status cut(struct gpt_trainer *t, int64_t *first, weir_error *error)
 {
     const struct gpt_config *c = &t->config;
+    if (t->costs)
+        return weir_pipe_cut(t->costs, c->layers, t->total_parts, first, error);
     double *weights = calloc((size_t)c->layers, sizeof *weights);
     if (!weights)
         return WEIR_ERR_NO_MEMORY;
@@ -170,6 +173,15 @@ static weir_status make_memory(struct gpt_trainer *t)
     return t->tokens && t->targets && pass->scratch && t->flow[0] && t->flow[1] ? WEIR_OK : WEIR_ERR_NO_MEMORY;
 }
 
+/* For --cut time. Collective. */
+static weir_status measure(struct gpt_trainer *t)
+{
+    if (strcmp(t->options->cut, "time") || t->job->stages == 1)
+        return WEIR_OK;
+    t->costs = calloc((size_t)t->config.layers, sizeof *t->costs);
+    return gpt_costs_measure(t->job, &t->micro.pass, t->costs);
+}
+
 /* All that a rank does for itself. */
 static weir_status prepare(struct gpt_trainer *t, bool *marks, struct gpt_share *share, weir_error *error)
 {
@@ -195,6 +207,7 @@ bool gpt_trainer_create(struct gpt_trainer *t, struct gpt_job *job, const struct
     if (good)
         gpt_sequence_place(&t->sequence, &t->config, &t->micro.pass);
     good = good && gpt_job_check(job, gpt_divide_create(&t->divide, job, &t->config, gpt_pass_rows(&t->micro.pass), o->tp_sequence, &error), &error);
+    good = good && gpt_job_check(job, measure(t), &error);
     good = good && gpt_job_check(job, prepare(t, marks, &share, &error), &error);
     t->micros = share.micros = t->pipe ? o->microbatches : 1;
     share.passes = t->pipe ? o->accumulate : o->accumulate * o->microbatches;
@@ -220,4 +233,5 @@ void gpt_trainer_free(struct gpt_trainer *t)
     free(t->flow[0]);
     free(t->flow[1]);
     free(t->losses);
+    free(t->costs);
 }

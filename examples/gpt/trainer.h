@@ -48,6 +48,7 @@ struct gpt_trainer {
     int32_t *tokens, *targets; /* of a step on this rank */
     weir_error error;       /* of the pipeline's engine */
     double loss;            /* sum over the tokens of this step so far */
+    double *costs;          /* with --cut time: seconds of each block; else NULL */
     double *losses;         /* with --reproducible: by micro-batch of the whole step, or of the validation; else NULL */
     int64_t nlosses;
     real *flow[2];          /* activations on their way in gpt_trainer_forward() */

@@ -58,6 +58,7 @@ done
 run "micro-batches" grid "micro-batches" 2 --microbatches 2 --accumulate 2 --zero 3
 run "pipeline of two" grid "pp 2" 2 --pp 2 --microbatches 4
 run "pipeline of three, uneven" grid "pp 3" 3 --pp 3 --microbatches 4 --cut parameters --zero 1
+run "pipeline cut by time" grid "pp 2 cut by time" 4 --pp 2 --tp 2 --microbatches 4 --cut time --zero 1
 run "pipeline and zero 3" grid "pp 2 x dp 2" 4 --pp 2 --microbatches 4 --zero 3
 run "pipeline and zero 0" grid "pp 2 x dp 2" 4 --pp 2 --microbatches 2 --accumulate 2 --zero 0
 for schedule in gpipe interleaved looped-bfs zb-h1 zb-h2 zb-v; do
@@ -285,6 +286,7 @@ run "sequences too short" refused "cannot be divided" 1 --context 1 --sp 2 "$tmp
 run "too few heads" refused "heads cannot be divided" 1 --heads 1 --sp 2 "$tmp/text"
 run "type" refused "fp32 or bf16" 2 --dtype fp16 "$tmp/text"
 run "method" refused "ulysses or ring" 2 --sp-method tree "$tmp/text"
+run "cut" refused "uniform, parameters or time" 2 --cut random "$tmp/text"
 run "batch" refused "must be a multiple" 1 --batch 9 "$tmp/text"
 run "reproducible with tp" refused "is for grids of pp and dp" 2 --reproducible --tp 2 "$tmp/text"
 run "micro-batches that are no power of two" refused "power of two" 1 --reproducible --batch 6 --microbatches 3 "$tmp/text"
