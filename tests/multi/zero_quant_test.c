@@ -231,6 +231,7 @@ static void grads_of(uint64_t stage, uint64_t reduce, uint64_t shard_group, weir
     one_group(&m);
     weir_zero_options o = options(stage, WEIR_ZERO_QUANTIZED_GRADS);
     o.reduce = reduce;
+    o.partition = reduce == WEIR_ZERO_REDUCE_ONCE ? WEIR_ZERO_WHOLE_TENSOR : WEIR_ZERO_FLAT;
     o.shard_group = shard_group;
     o.accumulate = 2;
     o.reduce_type = (uint64_t)wire;
@@ -368,7 +369,7 @@ static void traffic(void)
         weir_zero_budget b = {.size = sizeof b};
         weir_zero_options o = options(stage, WEIR_ZERO_QUANTIZED_GRADS | WEIR_ZERO_PRIVATE | (stage == 3 ? WEIR_ZERO_QUANTIZED_PARAMS : 0));
         o.bucket_bytes = 50000;
-        o.persistent_bytes = 0;
+        o.persistent_bytes = o.prefetch_bytes = 0;
         o.max_live_bytes = 2 * ROWS * COLS * 4;
         weir_zero *zero = create(&m, &o);
         for (int step = 0; step < 2; step++) {
@@ -393,7 +394,7 @@ static void secondary_of(uint64_t secondary, uint64_t flags)
     weir_zero_options o = options(3, flags), plain;
     o.accumulate = 2;
     o.persistent_bytes = 0; /* units go, and come from the group again */
-    o.prefetch_bytes = ROWS * COLS * 4;
+    o.prefetch_bytes = 0;   /* what is gathered while others update still is of this step at some ranks, and of the next one at others */
     o.max_live_bytes = 2 * ROWS * COLS * 4;
     plain = o;
     o.secondary_group = secondary;
