@@ -169,7 +169,7 @@ static weir_status open_comms(weir_ctx *ctx, struct wr_comms **out, weir_error *
     status = wr_ctx_fetch_levels(ctx, err);
     if (status)
         goto close_engine;
-    status = wr_p2p_create(ctx, c->engine, ctx->config.unexpected_limit, &c->p2p, err);
+    status = wr_p2p_create(ctx, c->engine, c->engine->unexpected_limit, &c->p2p, err);
     if (status)
         goto close_engine;
     status = wr_mem_state_create(c->engine, &c->mem, err);

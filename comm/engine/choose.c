@@ -101,6 +101,7 @@ weir_status wr_transport_choose(weir_ctx *ctx, struct wr_transport_choice *choic
         wire.failed = decide(ctx, &wire.choice, &why);
         if (wire.failed)
             wr_str_copy(wire.reason, sizeof wire.reason, why.message);
+        wire.choice.unexpected_limit = ctx->config.unexpected_limit;
         weir_status status = wr_ctx_put(ctx, KEY_CHOICE, &wire, sizeof wire, err);
         if (status)
             return status;

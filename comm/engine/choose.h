@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* Which transports a job uses: decided by rank 0, sent to the others. */
+/* What all ranks must have alike: decided by rank 0, sent to the others. */
 #ifndef WR_ENGINE_CHOOSE_H
 #define WR_ENGINE_CHOOSE_H
 
@@ -8,6 +8,7 @@
 struct wr_transport_choice {
     bool shm;        /* use shm where several ranks share a node */
     char network[8]; /* the transport between nodes, "" when none is needed */
+    uint64_t unexpected_limit; /* rank 0's WEIR_UNEXPECTED_LIMIT: senders and receivers count by it */
 };
 
 /* Collective. WEIR_ERR_TRANSPORT on all ranks when what was asked for cannot serve this job. */

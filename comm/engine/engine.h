@@ -72,6 +72,7 @@ struct wr_engine {
     int ntransports;
     int numa;     /* this rank's NUMA domain, -1 when unknown */
     char nic[64]; /* the network interface to prefer, "" for any */
+    uint64_t unexpected_limit; /* of messages that are kept, bytes; the same on all ranks */
     bool shares_memory; /* ranks of a node reach each other by shared memory; the same on all ranks */
     int *node_ranks; /* ranks of this node, ascending */
     int node_size, node_rank;

@@ -379,6 +379,7 @@ weir_status wr_engine_open(weir_ctx *ctx, uint32_t nsignals, struct wr_engine **
     if (status)
         goto failed;
     e->shares_memory = choice.shm;
+    e->unexpected_limit = choice.unexpected_limit;
     weir_error failure;
     weir_status opened = open_chosen(e, &choice, &failure);
     status = publish(e, opened ? &failure : NULL, err);

@@ -9,6 +9,9 @@ for n in 1 2 5; do
 done
 run "staged copies" env WEIR_SHM_CMA=off "$weirrun" -n 2 "$t"
 run "little room" env WEIR_UNEXPECTED_LIMIT=1K "$weirrun" -n 3 "$t"
+# rank 0's limit holds for all: senders and receivers count by it
+run "limits that differ" "$weirrun" -n 2 sh -c 'limit=64M; [ "$WEIR_JOB_RANK" = 0 ] || limit=1K; WEIR_UNEXPECTED_LIMIT=$limit exec "$@"' \
+    sh "$t" -r 100
 for net in $(networks); do
     run "$net between nodes" env WEIR_NETWORK=$net "$weirrun" -n 4 --nodes 2 --placement cyclic "$t" -r 200
     run "$net alone" env WEIR_TRANSPORT=$net "$weirrun" -n 3 "$t" -r 200
