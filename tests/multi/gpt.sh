@@ -306,6 +306,18 @@ run "damaged checkpoint" damaged
 run "rule" refused "no update rule" 1 --rule none "$tmp/text"
 run "recomputing halves" refused "divide the backward pass" 1 --pp 2 --schedule zb-h1 --recompute 1 "$tmp/text"
 run "too few layers" refused "" 1 --pp 2 --layers 1 "$tmp/text"
+measured() { # a step takes longer than its products, of which there are some
+    train measured 1 --zero 0 --measure 3 && sed -n 's/.*"event": "measure", "step_s": \([0-9.e-]*\), "products_s": \([0-9.e-]*\), "update_s": \([0-9.e-]*\).*/\1 \2 \3/p' "$tmp/measured" |
+        awk '{ n++; good = $1 > $2 && $2 > 0 && $3 > 0 } END { exit !(n == 1 && good) }'
+}
+run "measured" measured
+memory() { # both numbers are there, and growth is at least what the engine and the activations say
+    local held
+    held=$(sed -n 's/.*"event": "end".*"memory": \([0-9]*\), .*/\1/p' "$tmp/measured")
+    sed -n 's/.*"event": "memory", "start": \([0-9]*\), "growth": \([0-9]*\).*/\1 \2/p' "$tmp/measured" |
+        awk -v held="$held" '{ n++; good = $1 > 0 && $2 > held } END { exit !(n == 1 && good) }'
+}
+run "memory" memory
 run "measure" refused "is for one rank" 1 --measure 2 --zero 0 "$tmp/text"
 run "log" refused "cannot be written" 1 --log "$tmp/none/log" "$tmp/text"
 run "tokens" refused "has token" 1 --vocabulary 300 "$tmp/text"
