@@ -6,7 +6,7 @@
 #include "base/compiler.h"
 #include "base/error.h"
 #include "optim/agree.h"
-#include "optim/zero.h"
+#include "optim/zero_pieces.h"
 
 /* ---- what each rank does alone ---- */
 

@@ -221,6 +221,7 @@ struct wr_zero_requests {
 
 struct wr_zero_offload; /* zero_offload.h */
 struct wr_zero_delay;   /* zero_delay.h */
+struct wr_zero_param_disk; /* zero_param_disk.h */
 
 struct weir_zero {
     weir_zero_options o;
@@ -241,6 +242,7 @@ struct weir_zero {
     uint64_t *section_piece;     /* by section, and one more: its first piece */
     uint64_t *order_of_update;   /* sections */
     struct wr_zero_offload *offload; /* masters and states on disk; NULL: in memory */
+    struct wr_zero_param_disk *param_disk; /* NULL: parameters are in memory */
     struct wr_zero_delay *delay; /* NULL: updates are made in the step */
     struct wr_zero_part_ref *parts;
     uint64_t nparts;
@@ -511,21 +513,6 @@ void wr_zero_set_counters(weir_zero *zero, const weir_zero_counters *counters);
 
 /* Sets the gradient of a tensor, for a step without passes. */
 weir_status wr_zero_give(weir_zero *zero, const struct wr_zero_tensor *t, const float *values);
-
-/* ---- zero_pieces.c ---- */
-
-/* Lists a rank's pieces by section, and where each section's begin (nsections + 1 numbers). Returns how many; with pieces NULL only that. */
-uint64_t wr_zero_list_pieces(const struct wr_zero_layout *l, int rank, struct wr_zero_piece *pieces, uint64_t *section_piece);
-
-/* Entries of a state for a piece. A state that depends on the shape belongs to a tensor that is whole. */
-uint64_t wr_zero_state_entries(const weir_rule *rule, unsigned state, const struct wr_zero_piece *p);
-
-/* Bytes of memory that rules work with. */
-uint64_t wr_zero_work_bytes(const weir_zero *zero);
-
-/* This rank's pieces, with all that belongs to them. */
-weir_status wr_zero_pieces_create(weir_zero *zero);
-void wr_zero_pieces_destroy(weir_zero *zero);
 
 /* ---- zero_step.c ---- */
 

@@ -219,7 +219,8 @@ static weir_status refuse_absent(const struct wr_zero_raw *raw, weir_error *err)
         {raw->quantized_gradients == 1 && raw->stage < 1, "zero_optimization.zero_quantized_gradients",
          "stages 1 to 3 move gradients as int8"},
         {or_else(raw->offload_ratio, 1) != 1, "zero_optimization.offload_optimizer.ratio", "all states are on disk, or none"},
-        {*raw->offload_param && !is_memory(raw->offload_param), "zero_optimization.offload_param.device", "parameters stay in memory"},
+        {*raw->offload_param && !is_memory(raw->offload_param) && raw->stage != 3, "zero_optimization.offload_param.device",
+         "only stage 3 has parameters on disk"},
     };
     for (size_t i = 0; i < WR_ARRAY_SIZE(absent); i++)
         if (absent[i].asked)
@@ -267,15 +268,22 @@ static weir_status apply_offload(const struct wr_zero_raw *raw, weir_zero_config
     o->offload_buffers = raw->offload_buffers >= 0 ? (uint64_t)raw->offload_buffers : o->offload_buffers;
     if (o->offload_buffers < 2 || o->offload_buffers > 64)
         return wrong(err, "zero_optimization.offload_optimizer.buffer_count", "it is 2 to 64");
-    if (!*raw->offload_optimizer || is_memory(raw->offload_optimizer))
-        return WEIR_OK;
-    if (strcmp(raw->offload_optimizer, "nvme"))
-        return wrong(err, "zero_optimization.offload_optimizer.device", "it is none, cpu or nvme");
-    if (!*raw->offload_path)
+    const struct {
+        const char *device, *key;
+        uint64_t flag;
+    } devices[] = {{raw->offload_optimizer, "zero_optimization.offload_optimizer.device", WEIR_ZERO_OFFLOAD_STATES},
+                   {raw->offload_param, "zero_optimization.offload_param.device", WEIR_ZERO_OFFLOAD_PARAMS}};
+    for (size_t i = 0; i < WR_ARRAY_SIZE(devices); i++) {
+        if (!*devices[i].device || is_memory(devices[i].device))
+            continue;
+        if (strcmp(devices[i].device, "nvme"))
+            return wrong(err, devices[i].key, "it is none, cpu or nvme");
+        o->offload |= devices[i].flag;
+    }
+    if (o->offload && !*raw->offload_path)
         return wrong(err, "zero_optimization.offload_optimizer.nvme_path", "nvme needs it");
     memcpy(config->offload_path, raw->offload_path, sizeof config->offload_path);
-    o->offload = WEIR_ZERO_OFFLOAD_STATES;
-    o->offload_path = config->offload_path;
+    o->offload_path = o->offload ? config->offload_path : NULL;
     return WEIR_OK;
 }
 

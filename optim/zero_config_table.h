@@ -106,8 +106,8 @@
     X("zero_optimization.offload_optimizer", "pin_memory", ANY, none, "without effect: buffers are registered with io_uring") \
     X("zero_optimization.offload_optimizer", "buffer_count", COUNT, offload_buffers, "`offload_buffers`, 2 to 64") \
     X("zero_optimization.offload_optimizer", "ratio", REAL, offload_ratio, "1 only") \
-    X("zero_optimization.offload_param", "device", WORD, offload_param, "none and cpu: parameters stay in memory") \
-    X("zero_optimization.offload_param", "nvme_path", ANY, none, "without effect") \
+    X("zero_optimization.offload_param", "device", WORD, offload_param, "nvme, stage 3: `offload`; none and cpu: parameters stay in memory") \
+    X("zero_optimization.offload_param", "nvme_path", PATH, offload_path, "`offload_path`; the same as for offload_optimizer, the last one counts") \
     X("zero_optimization.offload_param", "pin_memory", ANY, none, "without effect") \
     X("zero_optimization.offload_param", "buffer_count", ANY, none, "without effect") \
     X("zero_optimization.offload_param", "buffer_size", ANY, none, "without effect") \

@@ -8,6 +8,7 @@
 #include "optim/quant.h"
 #include "optim/zero_delay.h"
 #include "optim/zero_offload.h"
+#include "optim/zero_param_disk.h"
 
 /* Bytes of the states and masters that a rank has. */
 static void add_shard(const weir_zero_options *o, const struct wr_zero_layout *l, int rank, weir_zero_budget *b)
@@ -99,8 +100,8 @@ static weir_status offload(const weir_zero_options *o, const struct wr_zero_layo
     if (status == WEIR_OK) {
         b->state_bytes = 0;
         b->master_bytes = wr_zero_masters_on_disk(o) ? 0 : b->master_bytes;
-        b->buffer_bytes = WR_MIN(o->offload_buffers, subs.nsubs) * subs.most;
-        b->disk_bytes = subs.bytes;
+        b->buffer_bytes += WR_MIN(o->offload_buffers, subs.nsubs) * subs.most;
+        b->disk_bytes += subs.bytes;
     }
     wr_zero_subs_free(&subs);
     free(pieces);
@@ -123,6 +124,11 @@ static weir_status fill(const weir_zero_options *o, const struct wr_zero_layout 
     b->parameters = l->parameters;
     b->trainable = l->trainable;
     b->param_bytes = (o->stage == 3 ? most : l->n) * w + wr_zero_codes_bytes(o, l, largest);
+    if (wr_zero_params_on_disk(o)) {
+        b->param_bytes = 0;
+        b->buffer_bytes = WR_ZERO_STAGES * wr_zero_param_buffer(o, l);
+        b->disk_bytes = l->n * w;
+    }
     add_shard(o, l, largest, b);
     b->live_bytes = wr_zero_live_room(o, l) / WR_MAX(keepers(o), 1) + wr_zero_staging_room(o, l);
     b->grad_bytes = wr_zero_grad_room(o, l) + wr_zero_quant_grad_room(o, l) + (o->reduce == WEIR_ZERO_REDUCE_EVERY ? wr_zero_levels(o) * shard * sizeof(float) : 0);

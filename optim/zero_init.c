@@ -10,7 +10,7 @@
 #include <weir/vector.h>
 
 #include "base/compiler.h"
-#include "optim/zero_offload.h"
+#include "optim/zero_update.h"
 
 enum { WORDS = 4, ROUNDS = 10, CHUNK = 4096 };
 
@@ -112,8 +112,5 @@ static weir_status fill_piece(void *arg, const struct wr_zero_piece *p, uint64_t
 
 weir_status wr_zero_fill(weir_zero *zero)
 {
-    weir_status status = wr_zero_visit_all(zero, false, true, fill_piece, zero, &zero->error);
-    for (uint64_t s = 0; status == WEIR_OK && s < zero->l.nsections; s++)
-        status = wr_zero_distribute(zero, s);
-    return status;
+    return wr_zero_make_params(zero, false, true, false, fill_piece);
 }

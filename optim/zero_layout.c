@@ -352,7 +352,8 @@ static weir_status connect(struct maker *m)
 weir_status wr_zero_layout_make(struct wr_zero_layout *layout, const weir_zero_options *options, const weir_zero_unit *units,
                                 uint64_t nunits, int ranks, weir_error *err)
 {
-    struct wr_zero_layout l = {.ranks = ranks, .align = options->flags & WEIR_ZERO_REPRODUCIBLE ? WEIR_NORM_BLOCK : WR_ZERO_ALIGN};
+    bool wide = options->flags & WEIR_ZERO_REPRODUCIBLE || options->offload & WEIR_ZERO_OFFLOAD_PARAMS; /* blocks of norms; pages */
+    struct wr_zero_layout l = {.ranks = ranks, .align = wide ? WEIR_NORM_BLOCK : WR_ZERO_ALIGN};
     struct maker m = {.l = &l, .o = options, .err = err};
     weir_status status = read_model(&m, units, nunits);
     if (status == WEIR_OK) {

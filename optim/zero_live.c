@@ -11,7 +11,7 @@
 #include "base/clock.h"
 #include "base/compiler.h"
 #include "base/error.h"
-#include "optim/zero.h"
+#include "optim/zero_param_disk.h"
 
 enum { LOOK_AHEAD = 64 }; /* uses */
 
@@ -29,7 +29,7 @@ static uint64_t block_bytes(const weir_zero *zero, uint64_t block)
 /* Always there: with one rank, and where there is nothing. */
 static bool is_fixed(const weir_zero *zero, uint64_t block)
 {
-    return zero->nshard == 1 || !zero->l.blocks[block].n;
+    return (zero->nshard == 1 && !wr_zero_params_on_disk(&zero->o)) || !zero->l.blocks[block].n;
 }
 
 /* ---- making ---- */
@@ -38,7 +38,7 @@ static bool is_fixed(const weir_zero *zero, uint64_t block)
 uint64_t wr_zero_live_room(const weir_zero_options *o, const struct wr_zero_layout *l)
 {
     uint64_t size = weir_type_size((weir_type)o->param_type), least = 0, all = l->n * size;
-    if (o->stage < 3 || l->ranks == 1)
+    if (o->stage < 3 || (l->ranks == 1 && !wr_zero_params_on_disk(o)))
         return 0;
     for (uint64_t u = 0; u < l->nunits; u++) {
         uint64_t need = 0;
@@ -75,13 +75,14 @@ weir_status wr_zero_live_prepare(weir_zero *zero)
 weir_status wr_zero_live_create(weir_zero *zero)
 {
     struct wr_zero_live *live = &zero->live;
-    uint64_t shard = zero->l.shard_n[zero->my_shard] * zero->wsize, room = wr_zero_live_room(&zero->o, &zero->l);
+    bool disk = wr_zero_params_on_disk(&zero->o);
+    uint64_t shard = disk ? 0 : zero->l.shard_n[zero->my_shard] * zero->wsize, room = wr_zero_live_room(&zero->o, &zero->l);
     weir_status status = weir_mem_alloc(zero->nshard > 1 ? zero->shard : zero->all, shard, 0, &live->shards);
     if (status != WEIR_OK)
         return wr_zero_comm_failed(zero, status);
     if (wr_zero_quantized_params(zero) && (status = wr_zero_quant_create(zero)) != WEIR_OK)
         return status;
-    if (room && !(zero->o.flags & WEIR_ZERO_PRIVATE) && (status = wr_zero_window_create(zero, room)) != WEIR_OK)
+    if (room && !disk && !(zero->o.flags & WEIR_ZERO_PRIVATE) && (status = wr_zero_window_create(zero, room)) != WEIR_OK)
         return status;
     room = live->window.shared ? 0 : room;
     status = weir_mem_alloc(zero->all, room, 0, &live->memory);
@@ -92,7 +93,7 @@ weir_status wr_zero_live_create(weir_zero *zero)
     live->room.bytes = room;
     for (uint64_t b = 0; b < zero->l.nblocks; b++)
         if (is_fixed(zero, b)) {
-            live->blocks[b].data = (unsigned char *)weir_mem_ptr(live->shards) + (zero->nshard == 1 ? zero->l.blocks[b].at * zero->wsize : 0);
+            live->blocks[b].data = (unsigned char *)weir_mem_ptr(live->shards) + (zero->nshard == 1 && !disk ? zero->l.blocks[b].at * zero->wsize : 0);
             live->blocks[b].state = WR_ZERO_LIVE;
         }
     return WEIR_OK;
@@ -101,6 +102,7 @@ weir_status wr_zero_live_create(weir_zero *zero)
 void wr_zero_live_destroy(weir_zero *zero)
 {
     struct wr_zero_live *live = &zero->live;
+    wr_zero_param_disk_destroy(zero);
     for (uint64_t b = 0; live->blocks && b < zero->l.nblocks; b++) {
         if (live->blocks[b].requests)
             weir_waitall(live->blocks[b].nparts, live->blocks[b].requests);
@@ -146,6 +148,8 @@ static weir_status complete(weir_zero *zero, uint64_t block)
         return WEIR_OK;
     if (b->shared)
         status = wr_zero_window_complete(zero, block);
+    if (zero->param_disk)
+        status = wr_zero_param_disk_complete(zero, block);
     for (uint64_t i = 0; !b->shared && status == WEIR_OK && i < b->nparts; i++)
         status = wr_zero_live_part(zero, block, i);
     if (status != WEIR_OK)
@@ -240,7 +244,10 @@ static weir_status begin(weir_zero *zero, uint64_t block)
     b->state = WR_ZERO_COMING;
     zero->report.gathers++;
     wr_zero_flight_begin(zero);
-    status = b->shared ? wr_zero_window_begin(zero, block) : begin_alone(zero, block);
+    if (zero->param_disk)
+        status = wr_zero_param_disk_begin(zero, block);
+    else
+        status = b->shared ? wr_zero_window_begin(zero, block) : begin_alone(zero, block);
     wr_zero_exposed(zero, b->started);
     return status;
 }
@@ -431,9 +438,10 @@ void wr_zero_live_choose_first(weir_zero *zero)
 weir_status wr_zero_live_ahead(weir_zero *zero)
 {
     struct traffic coming;
-    weir_status status = zero->nshard > 1 ? look_at(zero, &coming) : WEIR_OK;
+    bool more = zero->nshard > 1 || zero->param_disk;
+    weir_status status = more ? look_at(zero, &coming) : WEIR_OK;
     uint64_t unit;
-    bool more = zero->nshard > 1 && status == WEIR_OK;
+    more = more && status == WEIR_OK;
     for (uint64_t i = 0; more && i < LOOK_AHEAD && next_use(zero, i, &unit); i++)
         for (uint64_t k = 0; more && k < zero->l.units[unit].nblocks; k++)
             more = ahead(zero, zero->l.units[unit].blocks[k], &coming, &status);

@@ -12,13 +12,13 @@
 #include "base/config.h"
 #include "base/error.h"
 #include "optim/zero_delay.h"
+#include "optim/zero_param_disk.h"
 
 enum { NONE_HELD = -1 };
 
 /* ---- making ---- */
 
-/* The engine that options or WEIR_IO ask for. */
-static weir_status choose_io(const weir_zero_options *o, enum wr_disk_kind *kind, weir_error *err)
+weir_status wr_zero_choose_io(const weir_zero_options *o, enum wr_disk_kind *kind, weir_error *err)
 {
     struct wr_config config;
     *kind = (enum wr_disk_kind)o->offload_io;
@@ -36,7 +36,7 @@ static weir_status open_file(struct wr_zero_offload *f, const weir_zero_options 
 {
     struct wr_disk_options d = {.folder = o->offload_path, .what = "optimizer states", .bytes = f->subs.bytes,
                                 .depth = (unsigned)f->nbuffers, .memory = f->memory, .memory_bytes = f->nbuffers * f->buffer_bytes};
-    weir_status status = choose_io(o, &d.kind, err);
+    weir_status status = wr_zero_choose_io(o, &d.kind, err);
     return status == WEIR_OK ? wr_disk_open(&d, &f->disk, err) : status;
 }
 
@@ -338,12 +338,20 @@ static weir_status access_disk(const weir_zero *zero, uint64_t piece, int state,
     return status;
 }
 
+/* The same of an array that is in one of the files. */
+static weir_status access(const weir_zero *zero, uint64_t piece, int state, uint64_t first, uint64_t n, unsigned char *data, bool write, weir_error *err)
+{
+    if (zero->pieces[piece].tensor->frozen)
+        return wr_zero_param_disk_access(zero, piece, first, n, data, write, err);
+    return access_disk(zero, piece, state, first, n, data, write, err);
+}
+
 weir_status wr_zero_array_read(const weir_zero *zero, uint64_t piece, int state, uint64_t first, uint64_t n, void *to, weir_error *err)
 {
     const unsigned char *data = wr_zero_array(zero, piece, state);
     size_t size;
     if (!data)
-        return access_disk(zero, piece, state, first, n, to, false, err);
+        return access(zero, piece, state, first, n, to, false, err);
     entries_of(zero, &zero->pieces[piece], state, &size);
     memcpy(to, data + first * size, n * size);
     return WEIR_OK;
@@ -354,7 +362,7 @@ weir_status wr_zero_array_write(const weir_zero *zero, uint64_t piece, int state
     unsigned char *data = wr_zero_array(zero, piece, state);
     size_t size;
     if (!data)
-        return access_disk(zero, piece, state, first, n, (unsigned char *)from, true, err);
+        return access(zero, piece, state, first, n, (unsigned char *)from, true, err);
     entries_of(zero, &zero->pieces[piece], state, &size);
     memcpy(data + first * size, from, n * size);
     return WEIR_OK;

@@ -8,7 +8,7 @@
 #define WR_ZERO_OFFLOAD_H
 
 #include "optim/disk.h"
-#include "optim/zero.h"
+#include "optim/zero_pieces.h"
 
 struct wr_zero_view {
     uint64_t piece;
@@ -60,13 +60,16 @@ struct wr_zero_offload {
 /* What others see of the masters: whether they have memory or a file of their own, and whether that is a file. */
 static inline bool wr_zero_masters_apart(const weir_zero_options *o)
 {
-    return o->param_type != WEIR_FP32 || o->delayed;
+    return o->param_type != WEIR_FP32 || o->delayed || o->offload & WEIR_ZERO_OFFLOAD_PARAMS;
 }
 
 static inline bool wr_zero_masters_on_disk(const weir_zero_options *o)
 {
-    return o->offload & WEIR_ZERO_OFFLOAD_STATES && o->param_type != WEIR_FP32;
+    return o->offload & WEIR_ZERO_OFFLOAD_STATES && (o->param_type != WEIR_FP32 || o->offload & WEIR_ZERO_OFFLOAD_PARAMS);
 }
+
+/* What reads and writes files: as the options or WEIR_IO say. */
+weir_status wr_zero_choose_io(const weir_zero_options *o, enum wr_disk_kind *kind, weir_error *err);
 
 /* Makes file and buffers for the pieces of an engine. */
 weir_status wr_zero_offload_create(weir_zero *zero);

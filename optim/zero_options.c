@@ -54,10 +54,13 @@ static const char *wrong_quantized(const weir_zero_options *o)
 
 static const char *wrong_offload(const weir_zero_options *o)
 {
-    if (o->offload & ~WEIR_ZERO_OFFLOAD_STATES)
+    if (o->offload & ~(WEIR_ZERO_OFFLOAD_STATES | WEIR_ZERO_OFFLOAD_PARAMS))
         return "offload has a flag that does not exist";
     if (!o->offload)
         return NULL;
+    if (o->offload & WEIR_ZERO_OFFLOAD_PARAMS &&
+        (o->stage != 3 || o->delayed || o->flags & WEIR_ZERO_QUANTIZED_PARAMS || o->secondary_group > 1))
+        return "parameters on disk are for stage 3, without delayed updates, quantised parameters and secondary groups";
     if (!o->offload_path || !*o->offload_path)
         return "offload_path, a folder for what is offloaded, is missing";
     if (o->offload_bytes < 4096 || o->offload_bytes > (uint64_t)1 << 40 || o->offload_buffers < 2 || o->offload_buffers > 64)

@@ -9,6 +9,7 @@
 #include "base/error.h"
 #include "optim/zero_delay.h"
 #include "optim/zero_offload.h"
+#include "optim/zero_param_disk.h"
 
 /* The part of a tensor in elements low .. high - 1 of its block; false when there is none. */
 static bool overlap(const struct wr_zero_tensor *t, uint64_t low, uint64_t high, struct wr_zero_piece *p)
@@ -77,7 +78,7 @@ static weir_status place_params(weir_zero *zero)
     n = 0;
     for (uint64_t i = 0; i < zero->npieces; i++) {
         struct wr_zero_piece *p = &zero->pieces[i];
-        p->param = p->fresh = params + param_at(zero, p) * zero->wsize;
+        p->param = p->fresh = zero->param_disk ? NULL : params + param_at(zero, p) * zero->wsize;
         if (p->tensor->frozen)
             continue;
         if (!wr_zero_masters_on_disk(&zero->o))
@@ -151,7 +152,9 @@ weir_status wr_zero_pieces_create(weir_zero *zero)
     if (!zero->pieces || !zero->section_piece || !zero->order_of_update)
         return wr_zero_fail(zero, WEIR_ERR_NO_MEMORY, NULL, "no memory for the pieces of a model");
     wr_zero_list_pieces(&zero->l, zero->my_shard, zero->pieces, zero->section_piece);
-    weir_status status = place_params(zero);
+    weir_status status = wr_zero_params_on_disk(&zero->o) ? wr_zero_param_disk_create(zero) : WEIR_OK;
+    if (status == WEIR_OK)
+        status = place_params(zero);
     if (status == WEIR_OK)
         status = zero->o.offload & WEIR_ZERO_OFFLOAD_STATES ? wr_zero_offload_create(zero) : place_states(zero);
     if (status == WEIR_OK)

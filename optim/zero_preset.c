@@ -56,17 +56,15 @@ weir_status weir_zero_preset_apply(weir_zero_preset preset, weir_zero_options *o
 {
     if (!options || options->size < sizeof *options || (unsigned)preset >= WR_ARRAY_SIZE(names))
         return wr_error_set(error, WEIR_ERR_INVALID, "begin with WEIR_ZERO_OPTIONS_INIT", "options that are missing or too short, or no such preset");
-    if (preset == WEIR_ZERO_PRESET_FULL_OFFLOAD)
-        return wr_error_set(error, WEIR_ERR_UNSUPPORTED, "take the preset offload", "the preset %s: parameters cannot be held in files",
-                            names[preset]);
-    if (preset == WEIR_ZERO_PRESET_OFFLOAD && !options->offload_path)
+    bool files = preset == WEIR_ZERO_PRESET_OFFLOAD || preset == WEIR_ZERO_PRESET_FULL_OFFLOAD;
+    if (files && !options->offload_path)
         return wr_error_set(error, WEIR_ERR_INVALID, "set it to a folder on a local disk", "the preset %s: offload_path is missing", names[preset]);
     plain(options);
     if (preset == WEIR_ZERO_PRESET_HIGH_BANDWIDTH)
         high_bandwidth(options);
     else if (preset == WEIR_ZERO_PRESET_LOW_BANDWIDTH)
         low_bandwidth(options);
-    else if (preset == WEIR_ZERO_PRESET_OFFLOAD)
-        options->offload |= WEIR_ZERO_OFFLOAD_STATES;
+    if (files)
+        options->offload |= WEIR_ZERO_OFFLOAD_STATES | (preset == WEIR_ZERO_PRESET_FULL_OFFLOAD ? WEIR_ZERO_OFFLOAD_PARAMS : 0);
     return WEIR_OK;
 }

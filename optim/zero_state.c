@@ -8,7 +8,7 @@
 #include "base/compiler.h"
 #include "base/error.h"
 #include "optim/zero_delay.h"
-#include "optim/zero_offload.h"
+#include "optim/zero_update.h"
 
 /* ---- arrays ---- */
 
@@ -177,6 +177,11 @@ static weir_status distribute_block(weir_zero *zero, uint64_t block)
     return status;
 }
 
+static weir_status refresh_all(weir_zero *zero)
+{
+    return wr_zero_make_params(zero, wr_zero_masters_on_disk(&zero->o), false, true, refresh);
+}
+
 weir_status weir_zero_state_loaded(weir_zero *zero, const weir_zero_counters *counters)
 {
     weir_status status = wr_zero_quiet(zero);
@@ -187,11 +192,7 @@ weir_status weir_zero_state_loaded(weir_zero *zero, const weir_zero_counters *co
     if (status == WEIR_OK)
         status = wr_zero_meet(zero);
     if (status == WEIR_OK)
-        status = wr_zero_visit_all(zero, wr_zero_masters_on_disk(&zero->o), false, refresh, zero, &zero->error);
-    if (status != WEIR_OK)
-        return status;
-    for (uint64_t b = 0; status == WEIR_OK && b < zero->l.nblocks; b++)
-        status = distribute_block(zero, b);
+        status = refresh_all(zero);
     if (status == WEIR_OK)
         status = wr_zero_live_forget(zero);
     if (counters)
@@ -238,6 +239,26 @@ static struct wr_zero_piece *piece_of(const weir_zero *zero, uint64_t section, c
     return NULL;
 }
 
+/* The parameters of a frozen piece to fp32, or (`from`) from it. */
+static weir_status frozen(weir_zero *zero, const struct wr_zero_piece *p, float *to, const float *from)
+{
+    enum { CHUNK = 1024 };
+    float some[CHUNK];
+    weir_type type = (weir_type)zero->o.param_type;
+    uint64_t piece = (uint64_t)(p - zero->pieces);
+    weir_status status = WEIR_OK;
+    for (uint64_t at = 0, n; status == WEIR_OK && at < p->n; at += n) {
+        n = WR_MIN(p->n - at, (uint64_t)CHUNK);
+        if (from)
+            weir_convert(some, type, from + at, WEIR_FP32, n);
+        status = from ? wr_zero_array_write(zero, piece, PARAM, at, n, some, &zero->error)
+                      : wr_zero_array_read(zero, piece, PARAM, at, n, some, &zero->error);
+        if (!from)
+            weir_convert(to + at, WEIR_FP32, some, type, n);
+    }
+    return status;
+}
+
 /* This rank's part of an array as it is to be gathered: a frozen parameter in fp32, a gradient as the mean. */
 static weir_status take(weir_zero *zero, const struct wr_zero_piece *p, const struct array *a, void *to)
 {
@@ -246,7 +267,7 @@ static weir_status take(weir_zero *zero, const struct wr_zero_piece *p, const st
     if (a->state >= 0 || (a->state == PARAM && !p->tensor->frozen))
         return wr_zero_array_read(zero, (uint64_t)(p - zero->pieces), a->state, 0, count, to, &zero->error);
     if (a->state == PARAM) {
-        weir_convert(to, WEIR_FP32, p->param, a->type, p->n);
+        return frozen(zero, p, to, NULL);
     } else {
         weir_type type;
         const void *grad = wr_zero_piece_grad(zero, p, &type);
@@ -335,9 +356,10 @@ static weir_status set(weir_zero *zero, uint64_t piece, const struct array *a, c
     uint64_t count, first = entries(a, p->first, p->n, &count);
     const float *reals = values;
     weir_status status = WEIR_OK;
-    if (a->state != PARAM || !p->tensor->frozen)
-        status = wr_zero_array_write(zero, piece, a->state, 0, count, (const unsigned char *)values + first * weir_type_size(a->type), &zero->error);
-    if (a->state == PARAM && p->param != p->master)
+    if (a->state == PARAM && p->tensor->frozen)
+        return frozen(zero, p, NULL, reals + first);
+    status = wr_zero_array_write(zero, piece, a->state, 0, count, (const unsigned char *)values + first * weir_type_size(a->type), &zero->error);
+    if (a->state == PARAM && p->param && p->param != p->master)
         weir_convert(p->param, (weir_type)zero->o.param_type, reals + first, WEIR_FP32, count);
     return status;
 }
@@ -358,7 +380,7 @@ weir_status weir_zero_scatter(weir_zero *zero, uint64_t unit, uint64_t tensor, c
         if (zero->pieces[i].tensor == a.tensor)
             status = set(zero, i, &a, values);
     if (status == WEIR_OK && a.state == PARAM)
-        status = distribute_block(zero, a.tensor->block);
+        status = zero->param_disk ? refresh_all(zero) : distribute_block(zero, a.tensor->block);
     if (status == WEIR_OK)
         status = wr_zero_live_forget(zero);
     return status == WEIR_OK ? wr_zero_meet(zero) : status;

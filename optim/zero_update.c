@@ -5,6 +5,7 @@
 #include "base/clock.h"
 #include "base/compiler.h"
 #include "optim/zero_offload.h"
+#include "optim/zero_param_disk.h"
 #include "optim/zero_update.h"
 
 /* What a piece is updated with. */
@@ -139,6 +140,15 @@ static weir_status update_part(void *arg, const struct wr_zero_piece *p, uint64_
     return weir_rule_update(u.rule, &u.step, &u.data, 0, p->n, a->error);
 }
 
+/* The same, and parameters in fp32 where they are apart from masters. */
+static weir_status update_and_copy(void *arg, const struct wr_zero_piece *p, uint64_t piece, uint64_t from)
+{
+    weir_status status = update_part(arg, p, piece, from);
+    if (status == WEIR_OK && !p->tensor->frozen && p->fresh != p->master)
+        memcpy(p->fresh, p->master, p->n * sizeof(float));
+    return status;
+}
+
 weir_status wr_zero_update_apply(struct wr_zero_apply *a)
 {
     int64_t begin = wr_clock_ns();
@@ -152,6 +162,8 @@ weir_status wr_zero_update_apply(struct wr_zero_apply *a)
 weir_status wr_zero_distribute(weir_zero *zero, uint64_t section)
 {
     const struct wr_zero_section *s = &zero->l.sections[section];
+    if (zero->param_disk)
+        return wr_zero_param_disk_put(zero, section);
     if (wr_zero_quantized_params(zero))
         wr_zero_quant_pack(zero, s);
     if (zero->o.stage == 3 || zero->nshard == 1)
@@ -170,6 +182,21 @@ weir_status wr_zero_distribute(weir_zero *zero, uint64_t section)
     return WEIR_OK;
 }
 
+weir_status wr_zero_make_params(weir_zero *zero, bool reads, bool writes, bool keep, wr_zero_visitor visit)
+{
+    weir_status status = wr_zero_offload_begin(zero, NULL, reads, writes, &zero->error);
+    for (uint64_t s = 0; status == WEIR_OK && s < zero->l.nsections; s++) {
+        status = wr_zero_param_disk_open(zero, s, keep);
+        if (status == WEIR_OK)
+            status = wr_zero_visit_section(zero, s, visit, zero, &zero->error);
+        if (status == WEIR_OK)
+            status = wr_zero_distribute(zero, s);
+    }
+    weir_status end = wr_zero_offload_end(zero, status == WEIR_OK ? &zero->error : NULL);
+    status = status == WEIR_OK ? end : status;
+    return status == WEIR_OK ? wr_zero_param_disk_sync(zero) : status;
+}
+
 /* What a delayed update has left for the program to see. */
 static void install_section(weir_zero *zero, uint64_t section)
 {
@@ -185,9 +212,11 @@ static weir_status update_section(weir_zero *zero, struct wr_zero_apply *a, uint
 {
     weir_status status = WEIR_OK;
     int64_t begin = wr_clock_ns();
-    if (a)
-        status = wr_zero_visit_section(zero, section, update_part, a, a->error);
-    else
+    if (a && zero->l.sections[section].trainable)
+        status = wr_zero_param_disk_open(zero, section, false);
+    if (a && status == WEIR_OK)
+        status = wr_zero_visit_section(zero, section, zero->o.param_type == WEIR_FP32 ? update_and_copy : update_part, a, a->error);
+    else if (!a)
         install_section(zero, section);
     zero->report.update_ns += wr_clock_ns() - begin;
     wr_zero_trace_add(zero, WR_ZERO_DID_UPDATE, 0, begin, 0);
@@ -246,7 +275,8 @@ static weir_status update_sections(weir_zero *zero, struct wr_zero_apply *a, uin
     for (uint64_t i = 0; status == WEIR_OK && i < zero->l.nsections; i++) {
         if (in_two(zero) && i == first) {
             zero->live.updating = true;
-            status = fence(zero, 0);
+            status = wr_zero_param_disk_sync(zero);
+            status = status == WEIR_OK ? fence(zero, 0) : status;
         }
         if (status == WEIR_OK)
             status = update_section(zero, a, zero->order_of_update[i]);
@@ -254,6 +284,8 @@ static weir_status update_sections(weir_zero *zero, struct wr_zero_apply *a, uin
             status = gather_first(zero);
     }
     zero->live.updating = false;
+    if (status == WEIR_OK)
+        status = wr_zero_param_disk_sync(zero);
     if (status != WEIR_OK || !in_two(zero))
         return status;
     if (first == zero->l.nsections)
@@ -283,5 +315,7 @@ weir_status wr_zero_update(weir_zero *zero, const weir_zero_step_options *option
     weir_status end = wr_zero_offload_end(zero, status == WEIR_OK ? &zero->error : NULL);
     zero->report.update_ns += wr_clock_ns() - begin;
     zero->report.disk_bytes = wr_zero_offload_moved(zero);
-    return status == WEIR_OK ? end : status;
+    status = status == WEIR_OK ? end : status;
+    zero->broken |= status == WEIR_ERR_IO || status == WEIR_ERR_TIMEOUT; /* some states are those of this step, others not */
+    return status;
 }

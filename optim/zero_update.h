@@ -3,7 +3,7 @@
 #ifndef WR_ZERO_UPDATE_H
 #define WR_ZERO_UPDATE_H
 
-#include "optim/zero.h"
+#include "optim/zero_offload.h"
 
 /* What rules are applied with. */
 struct wr_zero_apply {
@@ -23,5 +23,11 @@ weir_status wr_zero_update(weir_zero *zero, const weir_zero_step_options *option
 weir_status wr_zero_update_prepare(struct wr_zero_apply *a);
 weir_status wr_zero_update_apply(struct wr_zero_apply *a);
 weir_status wr_zero_update_install(weir_zero *zero);
+
+/*
+ * Visits all pieces, section by section, to make parameters (p->param), and distributes them. `reads`, `writes`: masters and states that are
+ * on disk; `keep`: parameters that the visitor does not touch stay, else they are zero.
+ */
+weir_status wr_zero_make_params(weir_zero *zero, bool reads, bool writes, bool keep, wr_zero_visitor visit);
 
 #endif

@@ -33,6 +33,7 @@ static void help(FILE *out)
           "  -R, --report=FILE    reports of rank 0, one JSON object a line, of all steps\n"
           "  -T, --torch          then PyTorch's DDP with AdamW and with ZeroRedundancyOptimizer, on this host\n"
           "  -o, --offload=DIR    states, and masters with --bf16, on the disk that DIR is on; shows what the disk alone takes\n"
+          "  -F, --full-offload   stage 3: parameters, too\n"
           "  -O, --sub-group=BYTES of states that pass through a buffer (16M)\n"
           "  -D, --delayed        updates are made while the next step computes\n"
           "  -e, --estimate=N     only tell what each of N ranks would hold and move\n"
@@ -80,6 +81,7 @@ static bool take(int c, struct options *o)
     case 'T': o->torch = true; break;
     case 'o': o->offload = optarg; break;
     case 'O': o->offload_bytes = number_of(optarg, 1024); break;
+    case 'F': o->full_offload = true; break;
     case 'D': o->delayed = true; break;
     case 'e': o->estimate = true, o->ranks = atoi(optarg); break;
     case 'j': o->json = true; break;
@@ -99,12 +101,13 @@ bool zero_parse(int argc, char **argv, struct options *o, int *status)
         {"reproducible", no_argument, NULL, 'd'}, {"exposed", no_argument, NULL, 'x'},        {"trace", required_argument, NULL, 't'},
         {"report", required_argument, NULL, 'R'}, {"torch", no_argument, NULL, 'T'},          {"sleep", no_argument, NULL, 'z'},
         {"offload", required_argument, NULL, 'o'}, {"sub-group", required_argument, NULL, 'O'}, {"delayed", no_argument, NULL, 'D'},
+        {"full-offload", no_argument, NULL, 'F'},
         {"estimate", required_argument, NULL, 'e'}, {"json", no_argument, NULL, 'j'},         {"help", no_argument, NULL, 'h'},
         {NULL, 0, NULL, 0}};
     int c;
     *o = (struct options){.stage = -1, .params = 100000000, .bucket = 25 << 20, .prefetch = 64 << 20, .live = 1 << 30, .layers = 24,
                           .offload_bytes = 16 << 20, .steps = 3, .micros = 1, .ranks = 1, .rule = "adamw"};
-    while ((c = getopt_long(argc, argv, "s:p:l:n:m:c:r:bB:P:L:wdxzt:R:Te:jhq:G:o:O:D", longs, NULL)) != -1)
+    while ((c = getopt_long(argc, argv, "s:p:l:n:m:c:r:bB:P:L:wdxzt:R:Te:jhq:G:o:O:DF", longs, NULL)) != -1)
         if (!take(c, o)) {
             *status = c == 'h' ? 0 : 2;
             help(c == 'h' ? stdout : stderr);

@@ -101,6 +101,8 @@ static weir_zero_options engine_options(const struct bench *b, int stage)
     z.prefetch_bytes = b->o->prefetch;
     z.max_live_bytes = b->o->live;
     z.offload = b->o->offload ? WEIR_ZERO_OFFLOAD_STATES : 0;
+    if (b->o->full_offload && b->o->offload && stage == 3)
+        z.offload |= WEIR_ZERO_OFFLOAD_PARAMS;
     z.offload_path = b->o->offload;
     z.offload_bytes = b->o->offload_bytes;
     z.delayed = b->o->delayed;

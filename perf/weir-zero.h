@@ -14,7 +14,7 @@ struct options {
     int layers, steps, micros, compute_us, ranks;
     const char *rule, *trace, *report, *offload; /* offload NULL: states stay in memory */
     uint64_t offload_bytes;
-    bool bf16, private_rooms, json, estimate, reproducible, alone, torch, sleeps, delayed;
+    bool bf16, private_rooms, json, estimate, reproducible, alone, torch, sleeps, delayed, full_offload;
 };
 
 /* false: it is to end with *status. */

@@ -222,8 +222,16 @@ typedef enum weir_zero_nonfinite {
 /** As weir_zero_options::secondary_group: the ranks of each node. */
 #define WEIR_ZERO_NODE UINT64_MAX
 
-/** weir_zero_options::offload: masters (where parameters are not fp32) and states of the rules are in a file. */
+/** weir_zero_options::offload: states of the rules, and masters where they are apart from the parameters, are in a file. */
 #define WEIR_ZERO_OFFLOAD_STATES ((uint64_t)1)
+
+/**
+ * weir_zero_options::offload, stage 3: the parameters of the whole model are in a file of each rank, and in memory only while units are
+ * gathered (max_live_bytes, prefetch_bytes). A gather is a read of the disk and no traffic; ranks move parameters once a step, when
+ * they were updated. Each rank gathers for itself (as with ::WEIR_ZERO_PRIVATE); tensors and parts are padded to multiples of 4096
+ * elements. Not with delayed updates, quantised parameters, or a secondary group.
+ */
+#define WEIR_ZERO_OFFLOAD_PARAMS ((uint64_t)2)
 
 /** What reads and writes that file: X(name, value, text). */
 #define WEIR_ZERO_IO_TABLE(X)                                                                                          \
@@ -268,7 +276,7 @@ typedef struct weir_zero_options {
                                    updated: a second copy of the model among them (hpZ), so that only the first gather of a unit in
                                    a step takes data from other nodes. ::WEIR_ZERO_NODE: the ranks of each node; 0 or 1: none. Takes
                                    the place of max_live_bytes; not with ::WEIR_ZERO_PRIVATE */
-    uint64_t offload;         /**< ::WEIR_ZERO_OFFLOAD_STATES, or 0: everything is in memory */
+    uint64_t offload;         /**< ::WEIR_ZERO_OFFLOAD_STATES, ::WEIR_ZERO_OFFLOAD_PARAMS; 0: everything is in memory */
     const char *offload_path; /**< where each rank makes a file without a name, gone when the rank ends: a folder on a local disk; copied */
     uint64_t offload_bytes;   /**< of a sub-group of states, which passes through a buffer; a tensor that a rule must see whole may be larger */
     uint64_t offload_buffers; /**< buffers, 2 or more; with 3 reading, the rules, and writing go on at once */

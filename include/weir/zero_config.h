@@ -59,7 +59,7 @@ const char *weir_zero_preset_name(weir_zero_preset preset);
  * ::WEIR_ZERO_OPTIONS_INIT and whose types and flags are set; all else stays.
  *
  * @param[out] error  may be NULL
- * @return ::WEIR_OK; ::WEIR_ERR_INVALID; ::WEIR_ERR_UNSUPPORTED for full-offload. Thread safety: safe.
+ * @return ::WEIR_OK; ::WEIR_ERR_INVALID, also for the presets of offloading without offload_path. Thread safety: safe.
  */
 weir_status weir_zero_preset_apply(weir_zero_preset preset, weir_zero_options *options, weir_error *error);
 

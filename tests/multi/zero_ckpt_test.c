@@ -157,7 +157,7 @@ int main(int argc, char **argv)
     options.groups = &group;
     options.ngroups = 1;
     if (getenv("TEST_OFFLOAD")) {
-        options.offload = WEIR_ZERO_OFFLOAD_STATES;
+        options.offload = WEIR_ZERO_OFFLOAD_STATES | (options.stage == 3 ? WEIR_ZERO_OFFLOAD_PARAMS : 0);
         options.offload_path = getenv("TEST_OFFLOAD");
         options.offload_bytes = 65536;
     }

@@ -3,7 +3,7 @@
  * The ZeRO engine with masters and states on disk and with delayed updates, against a loop of one process that does the same: the
  * bits are the same. Gradients are multiples of 1/1024, so that sums over ranks are exact.
  *
- * zero_offload_test FOLDER now|offload|delay|state|refused...
+ * zero_offload_test FOLDER now|offload|params|delay|state|refused...
  */
 #include "tests/multi/multi.h"
 
@@ -279,11 +279,12 @@ static void check_memory(const struct trial *t, const weir_zero_report *r)
     bool disk = t->o.offload;
     double most = (double)r->memory_bytes, all = (double)b.total_bytes;
     OK(weir_allreduce(comm, WEIR_IN_PLACE, &most, 1, WEIR_FP64, WEIR_MAX));
-    CHECK(disk == (b.disk_bytes > 0) && disk == (b.buffer_bytes > 0) && (!disk || !b.state_bytes), "the estimate of an offload");
+    CHECK(disk == (b.disk_bytes > 0) && disk == (b.buffer_bytes > 0) && (!(t->o.offload & WEIR_ZERO_OFFLOAD_STATES) || !b.state_bytes),
+          "the estimate of an offload");
     /* not windows and units beyond them, and not where states are those of few tensors, of which ranks have more or less */
-    if (t->o.stage != 3 && weir_rule_nstates(t->rules[0]))
+    if ((t->o.stage != 3 || t->o.offload & WEIR_ZERO_OFFLOAD_PARAMS) && weir_rule_nstates(t->rules[0]))
         CHECK(fabs(most - all) <= 0.03 * all + 8192, "%.0f bytes are held, the formula says %.0f", most, all);
-    if (disk && size == 1 && !r->skipped && !t->o.delayed)
+    if (t->o.offload == WEIR_ZERO_OFFLOAD_STATES && size == 1 && !r->skipped && !t->o.delayed)
         CHECK(r->disk_bytes == 2 * b.disk_bytes || weir_rule_access(t->rules[0]) == WEIR_ACCESS_TENSOR, "%d bytes were moved, not %d",
               (int)r->disk_bytes, (int)(2 * b.disk_bytes));
 }
@@ -399,6 +400,48 @@ static void delay(void)
         }
 }
 
+/* Parameters on disk, too, or alone: gathered ahead, kept, dropped; a step that is skipped. */
+static void params(void)
+{
+    for (int k = 0; k < 4; k++) {
+        struct trial t;
+        make_trial(&t, 3, k == 2 ? WEIR_RULE_ADAFACTOR : WEIR_RULE_ADAMW, k % 2 ? WEIR_FP32 : WEIR_BF16, k != 3, false);
+        t.o.offload |= WEIR_ZERO_OFFLOAD_PARAMS;
+        t.o.prefetch_bytes = k == 1 ? 0 : 100000;
+        t.o.persistent_bytes = k == 2 ? 20000 : 0;
+        t.bad_step = k == 1 ? 2 : -1;
+        run(&t);
+        free_trial(&t);
+    }
+}
+
+/* A frozen tensor whose parameters are on disk. */
+static void surgery(void)
+{
+    static float values[MOST];
+    struct trial t;
+    make_trial(&t, 3, WEIR_RULE_ADAMW, WEIR_BF16, true, false);
+    t.o.offload |= WEIR_ZERO_OFFLOAD_PARAMS;
+    weir_zero *zero = engine(&t);
+    for (int k = 0; k < 2; k++) { /* a frozen one, one that is updated */
+        int u = k ? 3 : 1, n = k ? 5 : 300;
+        for (int e = 0; e < n; e++)
+            values[e] = (float)(e % 100);
+        DO(weir_zero_scatter(zero, (uint64_t)u, 1, "param", values));
+        memset(values, 0, sizeof values);
+        DO(weir_zero_gather(zero, (uint64_t)u, 1, "param", values));
+        DO(weir_zero_begin(zero, WEIR_ZERO_EVAL));
+        DO(weir_zero_before_forward(zero, (uint64_t)u));
+        for (int e = 0; e < n; e++)
+            CHECK(values[e] == (float)(e % 100) && read_param(&t, weir_zero_param(zero, (uint64_t)u, 1), (uint64_t)e) == values[e],
+                  "unit %d, element %d: %g", u, e, values[e]);
+        DO(weir_zero_after_forward(zero, (uint64_t)u));
+        DO(weir_zero_end(zero));
+    }
+    weir_zero_free(zero);
+    free_trial(&t);
+}
+
 /* Reads and writes of the state while it is on disk; time of the disk. */
 static void state(void)
 {
@@ -482,6 +525,8 @@ int main(int argc, char **argv)
             now(true);
         else if (!strcmp(argv[i], "delay"))
             delay();
+        else if (!strcmp(argv[i], "params"))
+            params(), surgery();
         else if (!strcmp(argv[i], "state"))
             state();
         else

@@ -33,7 +33,7 @@ static void test_everything(void **state)
         " \"stage3_max_reuse_distance\": 7, \"stage3_param_persistence_threshold\": 100000, \"mics_shard_size\": 4, "
         "\"zero_hpz_partition_size\": 2, \"zero_quantized_weights\": true, \"zero_quantized_gradients\": true,"
         " \"overlap_comm\": true, \"sub_group_size\": 1e6, \"offload_optimizer\": {\"device\": \"nvme\", \"nvme_path\": \"/a/disk\", "
-        "\"pin_memory\": true, \"buffer_count\": 5, \"ratio\": 1.0}, \"offload_param\": {\"device\": \"cpu\"}}, \"steps_per_print\": 10}";
+        "\"pin_memory\": true, \"buffer_count\": 5, \"ratio\": 1.0}, \"offload_param\": {\"device\": \"nvme\", \"nvme_path\": \"/a/disk\"}}, \"steps_per_print\": 10}";
     weir_error err;
     weir_zero_config *config;
     weir_zero_options o = WEIR_ZERO_OPTIONS_INIT;
@@ -55,7 +55,7 @@ static void test_everything(void **state)
     assert_int_equal(o.persistent_bytes, 200000);
     assert_int_equal(o.shard_group, 4);
     assert_int_equal(o.secondary_group, 2);
-    assert_int_equal(o.offload, WEIR_ZERO_OFFLOAD_STATES);
+    assert_int_equal(o.offload, WEIR_ZERO_OFFLOAD_STATES | WEIR_ZERO_OFFLOAD_PARAMS);
     assert_string_equal(o.offload_path, "/a/disk");
     assert_int_equal(o.offload_bytes, 4000000);
     assert_int_equal(o.offload_buffers, 5);
@@ -178,7 +178,7 @@ static void test_refused(void **state)
         {B "\"zero_optimization\": {\"stage\": 3, \"zero_quantized_nontrainable_weights\": true}}", WEIR_ERR_UNSUPPORTED,
          "with zero_quantized_weights", ""},
         {B "\"zero_optimization\": {\"offload_param\": {\"device\": \"nvme\", \"nvme_path\": \"/x\"}}}",
-         WEIR_ERR_UNSUPPORTED, "offload_param.device", ""},
+         WEIR_ERR_UNSUPPORTED, "only stage 3", ""},
         {B "\"zero_optimization\": {\"offload_optimizer\": {\"device\": \"nvme\"}}}", WEIR_ERR_CONFIG, "nvme_path", ""},
         {B "\"zero_optimization\": {\"offload_optimizer\": {\"device\": \"tape\"}}}", WEIR_ERR_CONFIG, "none, cpu or nvme", ""},
         {B "\"zero_optimization\": {\"offload_optimizer\": {\"ratio\": 0.5}}}", WEIR_ERR_UNSUPPORTED, "ratio", ""},
