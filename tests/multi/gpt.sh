@@ -254,7 +254,7 @@ damaged() { # a byte of the data is another
     cp -r "$tmp/ckpt" "$tmp/damaged"
     for shard in "$tmp"/damaged/*/*.safetensors; do printf 'X' | dd of="$shard" bs=1 seek=$(($(stat -c %s "$shard") - 3)) conv=notrunc status=none; done
     # shellcheck disable=SC2086
-    refused "" 1 $model --resume "$tmp/damaged" "$tmp/text"
+    refused "was altered" 1 $model --resume "$tmp/damaged" "$tmp/text"
 }
 full() { # a disk that has room for one checkpoint: the second one is not saved, and the first one is there as before
     mount -t tmpfs -o size=300k none "$tmp/disk" || return 77
@@ -278,7 +278,7 @@ run "missing file" refused "cannot be opened" 1 "$tmp/nothing"
 run "empty file" refused "is empty" 1 "$tmp/text" "$tmp/empty"
 run "short file" refused "too few" 1 "$tmp/short"
 run "folder without files" refused "has no file" 1 "$tmp/folder"
-run "grid" refused "" 1 --pp 3 "$tmp/text"
+run "grid" refused "do not divide the 2 ranks" 1 --pp 3 "$tmp/text"
 run "too few heads for tp" refused "as many heads" 1 --heads 1 --tp 2 "$tmp/text"
 run "experts" refused "expert parallelism is not supported" 2 --ep 2 "$tmp/text"
 run "rule of whole tensors" refused "looks at whole tensors" 1 --tp 2 --rule lamb "$tmp/text"
@@ -298,14 +298,14 @@ if grep -q '^#define HAVE_JANSSON 1' "$B/config.h"; then
     run "optimizer of both" refused "give --rule, too" 1 --config "$tmp/ds.json" --beta2 0.9 "$tmp/text"
 fi
 run "trace" refused "trace .* cannot be written" 1 --steps 1 --trace "$tmp/none/trace" "$tmp/text"
-run "schedule" refused "" 1 --pp 2 --schedule none "$tmp/text"
-run "no checkpoint" refused "" 1 --resume "$tmp/nothing" "$tmp/text"
-run "a file that is no model" refused "" 1 --import "$tmp/text/sums" "$tmp/text"
+run "schedule" refused "no schedule 'none'" 1 --pp 2 --schedule none "$tmp/text"
+run "no checkpoint" refused "cannot find" 1 --resume "$tmp/nothing" "$tmp/text"
+run "a file that is no model" refused "is no safetensors file" 1 --import "$tmp/text/sums" "$tmp/text"
 run "checkpoint of another model" refused "another model" 1 --resume "$tmp/ckpt" "$tmp/text"
 run "damaged checkpoint" damaged
 run "rule" refused "no update rule" 1 --rule none "$tmp/text"
 run "recomputing halves" refused "divide the backward pass" 1 --pp 2 --schedule zb-h1 --recompute 1 "$tmp/text"
-run "too few layers" refused "" 1 --pp 2 --layers 1 "$tmp/text"
+run "too few layers" refused "cannot be cut" 1 --pp 2 --layers 1 "$tmp/text"
 measured() { # a step takes longer than its products, of which there are some
     train measured 1 --zero 0 --measure 3 && sed -n 's/.*"event": "measure", "step_s": \([0-9.e-]*\), "products_s": \([0-9.e-]*\), "update_s": \([0-9.e-]*\).*/\1 \2 \3/p' "$tmp/measured" |
         awk '{ n++; good = $1 > $2 && $2 > 0 && $3 > 0 } END { exit !(n == 1 && good) }'
