@@ -30,6 +30,7 @@ static void plain(weir_zero_options *o)
     o->max_live_bytes = from.max_live_bytes;
     o->reuse_bytes = from.reuse_bytes;
     o->persistent_bytes = from.persistent_bytes;
+    o->offload = 0;
 }
 
 /* Traffic is cheap: little is kept, little is ahead. */
@@ -65,6 +66,6 @@ weir_status weir_zero_preset_apply(weir_zero_preset preset, weir_zero_options *o
     else if (preset == WEIR_ZERO_PRESET_LOW_BANDWIDTH)
         low_bandwidth(options);
     if (files)
-        options->offload |= WEIR_ZERO_OFFLOAD_STATES | (preset == WEIR_ZERO_PRESET_FULL_OFFLOAD ? WEIR_ZERO_OFFLOAD_PARAMS : 0);
+        options->offload = WEIR_ZERO_OFFLOAD_STATES | (preset == WEIR_ZERO_PRESET_FULL_OFFLOAD ? WEIR_ZERO_OFFLOAD_PARAMS : 0);
     return WEIR_OK;
 }

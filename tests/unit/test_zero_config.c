@@ -227,11 +227,40 @@ static void test_documentation(void **state)
     assert_int_equal(rows, count);
 }
 
+static void test_presets(void **state)
+{
+    (void)state;
+    weir_zero_options o = WEIR_ZERO_OPTIONS_INIT, plain = WEIR_ZERO_OPTIONS_INIT;
+    weir_error err;
+    assert_string_equal(weir_zero_preset_name(WEIR_ZERO_PRESET_LOW_BANDWIDTH), "low-bandwidth");
+    assert_string_equal(weir_zero_preset_name((weir_zero_preset)99), "unknown");
+    o.seed = 7;
+    assert_ok(weir_zero_preset_apply(WEIR_ZERO_PRESET_LOW_BANDWIDTH, &o, &err), &err);
+    assert_true(o.stage == 2 && o.reduce == WEIR_ZERO_REDUCE_ONCE && o.reduce_type == WEIR_BF16 && o.bucket_bytes > plain.bucket_bytes);
+    assert_ok(weir_zero_preset_apply(WEIR_ZERO_PRESET_HIGH_BANDWIDTH, &o, &err), &err); /* nothing of another preset is left */
+    assert_true(o.stage == 3 && o.reduce == WEIR_ZERO_REDUCE_AUTO && o.reduce_type == WEIR_FP32 && o.max_live_bytes < plain.max_live_bytes);
+    assert_int_equal(weir_zero_preset_apply(WEIR_ZERO_PRESET_OFFLOAD, &o, &err), WEIR_ERR_INVALID);
+    assert_non_null(strstr(err.message, "offload_path"));
+    o.offload_path = plain.offload_path = "/tmp";
+    assert_ok(weir_zero_preset_apply(WEIR_ZERO_PRESET_FULL_OFFLOAD, &o, &err), &err);
+    assert_true(o.stage == 3 && o.offload == (WEIR_ZERO_OFFLOAD_STATES | WEIR_ZERO_OFFLOAD_PARAMS));
+    assert_ok(weir_zero_preset_apply(WEIR_ZERO_PRESET_OFFLOAD, &o, &err), &err);
+    assert_true(o.stage == 3 && o.offload == WEIR_ZERO_OFFLOAD_STATES && o.max_live_bytes == plain.max_live_bytes);
+    assert_ok(weir_zero_preset_apply(WEIR_ZERO_PRESET_DEFAULT, &o, &err), &err);
+    plain.stage = 3;
+    plain.seed = 7;
+    assert_memory_equal(&o, &plain, sizeof o);
+    o.flags = WEIR_ZERO_REPRODUCIBLE; /* which reduces as it must */
+    assert_ok(weir_zero_preset_apply(WEIR_ZERO_PRESET_LOW_BANDWIDTH, &o, &err), &err);
+    assert_true(o.reduce == WEIR_ZERO_REDUCE_AUTO && o.reduce_type == WEIR_FP32);
+    assert_int_equal(weir_zero_preset_apply((weir_zero_preset)5, &o, &err), WEIR_ERR_INVALID);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_everything), cmocka_unit_test(test_little),        cmocka_unit_test(test_batches),
-        cmocka_unit_test(test_refused),    cmocka_unit_test(test_documentation),
+        cmocka_unit_test(test_refused),    cmocka_unit_test(test_documentation), cmocka_unit_test(test_presets),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
