@@ -120,10 +120,18 @@ static void loop_loss(struct loop *l)
     l->loss[l->step] = loss[0] / MICROS;
 }
 
+/* Squares of tensors are added without rounding: *rest is what *sum has lost (Knuth's two-sum). */
+static void add_exactly(double *sum, double *rest, double x)
+{
+    double s = *sum + x, part = s - *sum;
+    *rest += (*sum - (s - part)) + (x - part);
+    *sum = s;
+}
+
 static void loop_step(struct loop *l)
 {
     static double blocks[16];
-    double sum = 0, mean = 1.0 / MICROS;
+    double sum = 0, rest = 0, mean = 1.0 / MICROS;
     for (int u = UNITS; u-- > 0;)
         for (int i = 0; i < (int)l->m->units[u].ntensors; i++) {
             struct exact *x = exact_of(l, u, i);
@@ -138,9 +146,9 @@ static void loop_step(struct loop *l)
                 continue;
             add_tree(x);
             OK(weir_norm_partials(x->grad[0], WEIR_FP32, 0, x->n, blocks));
-            sum += weir_norm_fold(blocks, weir_norm_blocks(0, x->n));
+            add_exactly(&sum, &rest, weir_norm_fold(blocks, weir_norm_blocks(0, x->n)));
         }
-    l->norm[l->step] = sqrt(sum) * mean;
+    l->norm[l->step] = sqrt(sum + rest) * mean;
     loop_loss(l);
     double clip = weir_clip_factor(l->norm[l->step++], l->o->clip_norm);
     for (int u = 0; u < UNITS; u++)
