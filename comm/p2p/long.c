@@ -250,6 +250,10 @@ void wr_p2p_recv_long(struct wr_p2p *p2p, struct p2p_recv *recv, int source, uin
     recv->request.peer = source;
     recv->bytes = bytes;
     recv->sender_id = sender_id;
+    if (p2p->engine->lost[source]) { /* it was announced before */
+        wr_p2p_recv_end(p2p, recv, WEIR_ERR_PEER_LOST);
+        return;
+    }
     if (!peer || !wr_p2p_id_new(&p2p->recv_ids, recv, &recv->id)) {
         wr_p2p_recv_end(p2p, recv, WEIR_ERR_NO_MEMORY);
         return;

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
  * A rank is killed while others wait for it: everyone who does gets WEIR_ERR_PEER_LOST with its number within two seconds.
- * Run by weirrun --on-failure continue with at least 3 ranks. usage: lost_peer recv|any|send|signal|compute
+ * Run by weirrun --on-failure continue with at least 3 ranks. usage: lost_peer recv|any|send|signal|compute|sent
  */
 #include <signal.h>
 #include <time.h>
@@ -16,13 +16,37 @@ static double now(void)
     return (double)t.tv_sec + (double)t.tv_nsec * 1e-9;
 }
 
-enum { DELAY_MS = 300 };
+enum { DELAY_MS = 300, SENT = 32, LEN = 100000 };
 
 static void compute(double seconds)
 {
     double end = now() + seconds;
     while (now() < end)
         ;
+}
+
+/* The victim's last messages: some are here as a whole, some in part, of some it had only said that they would come. */
+static void send_last_messages(void)
+{
+    static char buffer[LEN];
+    for (int peer = 0; peer < size; peer++)
+        for (int i = 0; i < SENT && peer != rank; i++) {
+            weir_request *r;
+            OK(weir_isend(comm, buffer, LEN, peer, 100 + i, &r));
+        }
+}
+
+static weir_status receive_last_messages(char *buffer, int victim)
+{
+    int gone = 0;
+    weir_status status = weir_recv(comm, buffer, LEN, victim, 99, NULL); /* which it has not sent */
+    for (int i = SENT; i-- > 0 && status == WEIR_ERR_PEER_LOST;) {
+        weir_status one = weir_recv(comm, buffer, LEN, victim, 100 + i, NULL);
+        CHECK(one == WEIR_OK || one == WEIR_ERR_PEER_LOST, "message %d of the lost rank: %s", i, weir_status_name(one));
+        gone += one != WEIR_OK;
+    }
+    CHECK(gone, "more messages of the lost rank are here than a rank keeps");
+    return status;
 }
 
 static weir_status wait_for_victim(const char *how, int victim)
@@ -32,6 +56,8 @@ static weir_status wait_for_victim(const char *how, int victim)
         return weir_recv(comm, buffer, sizeof buffer, victim, 1, NULL);
     if (!strcmp(how, "any"))
         return weir_recv(comm, buffer, sizeof buffer, WEIR_ANY_SOURCE, 1, NULL);
+    if (!strcmp(how, "sent"))
+        return receive_last_messages(buffer, victim);
     if (!strcmp(how, "compute")) { /* nobody is taken for dead because it only computes */
         compute(1.0);
         return weir_recv(comm, buffer, sizeof buffer, victim, 1, NULL);
@@ -62,6 +88,8 @@ int main(int argc, char **argv)
     barrier();
     double start_time = now();
     if (rank == victim) {
+        if (!strcmp(how, "sent"))
+            send_last_messages();
         usleep(DELAY_MS * 1000);
         kill(getpid(), SIGKILL);
     }
