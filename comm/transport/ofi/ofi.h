@@ -60,7 +60,7 @@ struct wr_ofi_quirks {
     bool bad_writedata; /* remote CQ data is not right */
     bool bad_inject;    /* fi_inject loses messages */
     size_t eager_put;   /* up to here a put_signal travels as a message */
-    size_t long_am;     /* bytes of the longest message; 0: WR_OFI_PAYLOAD */
+    size_t long_am;     /* bytes of the longest message, where those are told in order, too; 0: WR_OFI_PAYLOAD */
 };
 
 enum wr_ofi_kind { WR_OFI_AM, WR_OFI_SIGNAL, WR_OFI_EAGER };
