@@ -180,6 +180,8 @@ static weir_status run(struct wr_verifier *v)
         status = clock ? wr_verify_keep(v, r, &clock) : no_memory(v);
         if (status == WEIR_OK)
             status = start_rank(v, r, clock);
+        else
+            wr_vclock_unref(&v->clocks, clock);
     }
     while (v->queue_len && status == WEIR_OK) {
         struct wr_vlane *lane = &v->lane[v->queue[v->queue_head]];
@@ -265,8 +267,14 @@ static weir_status set_up_memory(struct wr_verifier *v)
 
 static void tear_down(struct wr_verifier *v)
 {
-    for (uint32_t i = 0; i < v->ncounters; i++)
-        free(v->counter[i].queue);
+    for (uint32_t i = 0; v->lane && i < v->nlanes; i++)
+        wr_vclock_unref(&v->clocks, v->lane[i].clock);
+    for (uint32_t i = 0; i < v->ncounters; i++) {
+        const struct wr_vcounter *c = &v->counter[i];
+        for (uint32_t k = 0; k < c->arrived - c->gone; k++)
+            wr_vclock_unref(&v->clocks, c->queue[(c->head + k) % c->cap].clock);
+        free(c->queue);
+    }
     for (int i = 0; v->mem && i < v->period * 3; i++)
         wr_vmem_free(&v->mem[i]);
     for (int i = 0; v->users && i < v->period * 3; i++)
