@@ -276,7 +276,7 @@ static weir_status build_models(struct classes *c, const char *why)
         if (status != WEIR_OK)
             return status;
         steps += c->model[r].nsteps;
-        double all = (double)steps / (r + 1) * n;
+        double all = (double)steps + (double)c->model[r].nsteps * (n - r - 1); /* the first may be a root */
         if (steps > MAX_STEPS || (r >= 64 && all > 2.0 * MAX_STEPS))
             return wr_error_set(c->err, WEIR_ERR_UNSUPPORTED, "ask for fewer ranks, or longer chunks",
                                 "%s:%s: %s, and the %d programs to be run have about %.3g steps, more than %d",
