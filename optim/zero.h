@@ -37,7 +37,6 @@ struct wr_zero_piece {
     void *param;        /* in param_type, as the program sees it; the same memory as master when that is fp32, and not apart */
     void *fresh;        /* where an update writes param_type: param, or, delayed, what becomes param in the next step */
     void *states[WEIR_RULE_STATES_MAX];
-    double sum;         /* of the squares of its gradient, as it was reduced */
 };
 
 /* A piece's parameters (state -1) or one of its states. */
@@ -238,6 +237,7 @@ struct weir_zero {
     weir_request *fences[2];     /* stage 3, persistent: all ranks have updated their shards of the first blocks; of all others */
     float *masters;              /* where they are not the parameters */
     struct wr_zero_piece *pieces;
+    double *piece_sums; /* of the squares of their gradients, as they were reduced; apart from what a delayed update reads */
     uint64_t npieces;
     uint64_t *section_piece;     /* by section, and one more: its first piece */
     uint64_t *order_of_update;   /* sections */

@@ -147,9 +147,10 @@ weir_status wr_zero_pieces_create(weir_zero *zero)
 {
     zero->npieces = wr_zero_list_pieces(&zero->l, zero->my_shard, NULL, NULL);
     zero->pieces = calloc(zero->npieces + 1, sizeof *zero->pieces);
+    zero->piece_sums = calloc(zero->npieces + 1, sizeof *zero->piece_sums);
     zero->section_piece = calloc(zero->l.nsections + 1, sizeof *zero->section_piece);
     zero->order_of_update = calloc(zero->l.nsections + 1, sizeof *zero->order_of_update);
-    if (!zero->pieces || !zero->section_piece || !zero->order_of_update)
+    if (!zero->pieces || !zero->piece_sums || !zero->section_piece || !zero->order_of_update)
         return wr_zero_fail(zero, WEIR_ERR_NO_MEMORY, NULL, "no memory for the pieces of a model");
     wr_zero_list_pieces(&zero->l, zero->my_shard, zero->pieces, zero->section_piece);
     weir_status status = wr_zero_params_on_disk(&zero->o) ? wr_zero_param_disk_create(zero) : WEIR_OK;
@@ -172,6 +173,7 @@ void wr_zero_pieces_destroy(weir_zero *zero)
         for (unsigned k = 0; k < WEIR_RULE_STATES_MAX; k++)
             free(zero->pieces[i].states[k]);
     free(zero->pieces);
+    free(zero->piece_sums);
     free(zero->section_piece);
     free(zero->order_of_update);
     free(zero->parts);

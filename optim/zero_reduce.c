@@ -67,7 +67,7 @@ void wr_zero_take_norms(weir_zero *zero, uint64_t section)
         struct wr_zero_piece *p = &zero->pieces[i];
         const void *grad = wr_zero_piece_grad(zero, p, &type);
         weir_norm_partials(grad, type, 0, p->n, zero->work);
-        p->sum = weir_norm_fold(zero->work, weir_norm_blocks(0, p->n));
+        zero->piece_sums[i] = weir_norm_fold(zero->work, weir_norm_blocks(0, p->n));
         if (wr_zero_reproducible(zero))
             wr_zero_repro_keep(zero, p, zero->work, 1);
     }

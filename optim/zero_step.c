@@ -25,8 +25,8 @@ static void own_numbers(const weir_zero *zero, const weir_zero_step_options *opt
     memset(numbers, 0, NUMBERS * sizeof *numbers);
     for (uint64_t i = 0; i < zero->npieces; i++)
         if (!zero->pieces[i].tensor->frozen && !(zero->pieces[i].tensor->said.flags & WEIR_ZERO_NORM_ELSEWHERE))
-            sum += zero->pieces[i].sum;
-        else if (!zero->pieces[i].tensor->frozen && !isfinite(zero->pieces[i].sum))
+            sum += zero->piece_sums[i];
+        else if (!zero->pieces[i].tensor->frozen && !isfinite(zero->piece_sums[i]))
             numbers[BAD] = 1;
     if (!isfinite(sum))
         numbers[BAD] = 1;
