@@ -184,13 +184,11 @@ static void *after(void *memory, uint64_t bytes)
 /* A view as a piece, whose arrays are in a buffer. */
 static struct wr_zero_piece as_piece(const weir_zero *zero, const struct wr_zero_view *v, unsigned char *data)
 {
-    struct wr_zero_piece p = zero->pieces[v->piece];
-    p.first += v->first;
-    p.at += v->first;
-    p.n = v->n;
-    p.param = after(p.param, v->first * zero->wsize);
-    p.fresh = after(p.fresh, v->first * zero->wsize);
-    p.master = zero->offload->masters ? (float *)(void *)(data + v->at[0]) : after(p.master, v->first * sizeof(float));
+    const struct wr_zero_piece *of = &zero->pieces[v->piece]; /* whose sum may be changing, when updates are delayed */
+    struct wr_zero_piece p = {.tensor = of->tensor, .section = of->section, .first = of->first + v->first, .at = of->at + v->first, .n = v->n};
+    p.param = after(of->param, v->first * zero->wsize);
+    p.fresh = after(of->fresh, v->first * zero->wsize);
+    p.master = zero->offload->masters ? (float *)(void *)(data + v->at[0]) : after(of->master, v->first * sizeof(float));
     for (unsigned k = 0; k < WEIR_RULE_STATES_MAX; k++)
         p.states[k] = v->bytes[1 + k] ? data + v->at[1 + k] : NULL;
     return p;
