@@ -75,8 +75,7 @@ enum wr_zero_phase { WR_ZERO_IN_NODE, WR_ZERO_SCATTERING, WR_ZERO_SCATTERED, WR_
 struct wr_zero_job {
     uint64_t section;
     struct wr_zero_slot *slot;
-    unsigned char *rows; /* reproducible: the gradients of all ranks for this one's part, allocated; else NULL */
-    uint64_t rows_bytes;
+    unsigned char *rows; /* reproducible: the gradients of all ranks for this one's part, one of wr_zero_grads.rows; else NULL */
     unsigned char *data; /* the section in the slot; in the end this rank's part of it, reduced */
     enum wr_zero_phase phase;
     uint64_t round;
@@ -114,6 +113,7 @@ struct wr_zero_grads {
     bool leaving;              /* this pass reduces */
     uint64_t round, rounds;    /* reductions of all blocks that were begun in this step; that a step has */
     struct wr_zero_job jobs[WR_ZERO_JOBS]; /* a ring of those under way */
+    unsigned char *rows[WR_ZERO_ROWS];     /* reproducible: room for them, made when it is needed first, and kept */
     uint64_t head, tail;
 };
 

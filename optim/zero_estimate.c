@@ -75,14 +75,14 @@ static void add_traffic(const weir_zero_options *o, const struct wr_zero_layout 
     }
 }
 
-/* Reproducible: the gradients of all ranks for one's part of the largest sections. */
+/* Reproducible: the gradients of all ranks for the largest part of a section. */
 static uint64_t rows_bytes(const weir_zero_options *o, const struct wr_zero_layout *l, int replicas)
 {
-    uint64_t most = 0;
+    uint64_t most = 0, ranks = (uint64_t)l->ranks * (uint64_t)replicas;
     for (uint64_t s = 0; s < l->nsections; s++)
-        most = WR_MAX(most, l->sections[s].trainable ? l->sections[s].n : 0);
-    int ranks = l->ranks * replicas;
-    return ranks == 1 ? 0 : WR_ZERO_ROWS * most * (uint64_t)replicas * weir_type_size((weir_type)o->grad_type);
+        for (int r = 0; l->sections[s].trainable && r < l->ranks; r++)
+            most = WR_MAX(most, wr_zero_part(&l->sections[s], r));
+    return ranks == 1 ? 0 : WR_ZERO_ROWS * most * ranks * weir_type_size((weir_type)o->grad_type);
 }
 
 /* What goes to disk instead, and what that takes. */

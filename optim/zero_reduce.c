@@ -203,10 +203,10 @@ weir_status wr_zero_reduce_oldest(weir_zero *zero)
 void wr_zero_reduce_abandon(weir_zero *zero)
 {
     struct wr_zero_grads *g = &zero->g;
-    for (; g->head != g->tail; g->head++) {
+    for (; g->head != g->tail; g->head++)
         weir_wait(&g->jobs[g->head % WR_ZERO_JOBS].request);
-        free(g->jobs[g->head % WR_ZERO_JOBS].rows);
-    }
+    for (int i = 0; i < WR_ZERO_ROWS; i++)
+        free(g->rows[i]);
 }
 
 weir_status wr_zero_reduce_all(weir_zero *zero)

@@ -20,6 +20,15 @@ static uint64_t own_part(const weir_zero *zero, const struct wr_zero_job *job)
     return wr_zero_part(&zero->l.sections[job->section], zero->my_shard);
 }
 
+/* Bytes of the rows of the largest section. */
+static uint64_t most_rows(const weir_zero *zero)
+{
+    uint64_t most = 0;
+    for (uint64_t s = 0; s < zero->l.nsections; s++)
+        most = WR_MAX(most, zero->l.sections[s].trainable ? wr_zero_part(&zero->l.sections[s], zero->my_shard) : 0);
+    return most * (uint64_t)zero->nranks * zero->gsize;
+}
+
 weir_status wr_zero_repro_collect(weir_zero *zero, struct wr_zero_job *job)
 {
     const struct wr_zero_section *s = &zero->l.sections[job->section];
@@ -28,10 +37,10 @@ weir_status wr_zero_repro_collect(weir_zero *zero, struct wr_zero_job *job)
     job->phase = WR_ZERO_REDUCING;
     if (zero->nranks == 1)
         return WEIR_OK;
-    job->rows_bytes = n * (uint64_t)zero->nranks * zero->gsize;
-    job->rows = wr_zero_alloc(zero, job->rows_bytes, "the gradients of all ranks");
-    if (!job->rows)
+    unsigned char **rows = &zero->g.rows[(job - zero->g.jobs) % WR_ZERO_ROWS]; /* no more are under way, one behind the other */
+    if (!*rows && !(*rows = wr_zero_alloc(zero, most_rows(zero), "the gradients of all ranks")))
         return WEIR_ERR_NO_MEMORY;
+    job->rows = *rows;
     wr_zero_count_reduce(zero, zero->nshard == 1, (zero->nshard == 1 ? (uint64_t)(zero->nranks - 1) * n : s->n - n) * zero->gsize);
     if (zero->nshard == 1)
         return weir_iallgather(zero->replica, job->data, job->rows, n, type, &job->request);
@@ -79,8 +88,6 @@ void wr_zero_repro_add(weir_zero *zero, struct wr_zero_job *job)
                 add_to(sum, to + k * g->shard_n, m);
         memcpy(to + k * g->shard_n, sum, m * sizeof *sum);
     }
-    wr_zero_free(zero, job->rows, job->rows_bytes);
-    job->rows = NULL;
 }
 
 /* ---- norms ---- */
