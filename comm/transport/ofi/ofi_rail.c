@@ -5,6 +5,8 @@
 #include <stdlib.h>
 #include <string.h>
 
+enum { ENDPOINT_TRIES = 16 };
+
 weir_status wr_ofi_error(const struct wr_ofi *ofi, weir_error *err, const char *what, long code)
 {
     return wr_error_set(err, code == -FI_ENOMEM ? WEIR_ERR_NO_MEMORY : WEIR_ERR_TRANSPORT,
@@ -55,6 +57,43 @@ static void wr_ofi_rail_limits(struct wr_ofi *ofi, struct wr_ofi_rail *rail)
     rail->max_post = WR_MIN((uint64_t)info->ep_attr->max_msg_size, (uint64_t)WR_OFI_CHUNK_MAX);
 }
 
+void wr_ofi_rail_close_endpoint(struct wr_ofi_rail *rail)
+{
+    if (rail->ep)
+        fi_close(&rail->ep->fid);
+    rail->ep = NULL;
+}
+
+static int wr_ofi_endpoint_try(struct wr_ofi_rail *rail, const char **what)
+{
+    *what = "opening the endpoint";
+    int rc = fi_endpoint(rail->domain, rail->info, &rail->ep, NULL);
+    if (rc)
+        return rc;
+    *what = "binding the endpoint";
+    rc = fi_ep_bind(rail->ep, &rail->av->fid, 0);
+    if (!rc)
+        rc = fi_ep_bind(rail->ep, &rail->cq->fid, FI_TRANSMIT | FI_RECV);
+    if (rc)
+        return rc;
+    *what = "enabling the endpoint (queues larger than the device has? FI_UNIVERSE_SIZE makes them smaller)";
+    return fi_enable(rail->ep);
+}
+
+/*
+ * libfabric's shm names endpoints by process and count. Where a process of this number was killed before, it takes what that one
+ * left behind for somebody's who is alive; the next endpoint has another name.
+ */
+static int wr_ofi_endpoint_open(struct wr_ofi_rail *rail, const char **what)
+{
+    int rc = wr_ofi_endpoint_try(rail, what);
+    for (int tries = 1; rc == -FI_EBUSY && tries < ENDPOINT_TRIES; tries++) {
+        wr_ofi_rail_close_endpoint(rail);
+        rc = wr_ofi_endpoint_try(rail, what);
+    }
+    return rc;
+}
+
 weir_status wr_ofi_rail_open(struct wr_ofi *ofi, unsigned index, struct fi_info *info, weir_error *err)
 {
     struct wr_ofi_rail *rail = &ofi->rail[index];
@@ -78,32 +117,13 @@ weir_status wr_ofi_rail_open(struct wr_ofi *ofi, unsigned index, struct fi_info 
         what = "opening the address vector";
         rc = wr_ofi_av_open(rail);
     }
-    if (!rc) {
-        what = "opening the endpoint";
-        rc = fi_endpoint(rail->domain, info, &rail->ep, NULL);
-    }
-    if (!rc) {
-        what = "binding the endpoint";
-        rc = fi_ep_bind(rail->ep, &rail->av->fid, 0);
-    }
     if (!rc)
-        rc = fi_ep_bind(rail->ep, &rail->cq->fid, FI_TRANSMIT | FI_RECV);
-    if (!rc) {
-        what = "enabling the endpoint (queues larger than the device has? FI_UNIVERSE_SIZE makes them smaller)";
-        rc = fi_enable(rail->ep);
-    }
+        rc = wr_ofi_endpoint_open(rail, &what);
     if (!rc)
         return WEIR_OK;
     rail->info = NULL; /* stays with the caller */
     wr_ofi_rail_close(rail);
     return wr_ofi_error(ofi, err, what, rc);
-}
-
-void wr_ofi_rail_close_endpoint(struct wr_ofi_rail *rail)
-{
-    if (rail->ep)
-        fi_close(&rail->ep->fid);
-    rail->ep = NULL;
 }
 
 void wr_ofi_rail_close(struct wr_ofi_rail *rail)
