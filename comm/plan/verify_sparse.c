@@ -4,6 +4,7 @@
  * hear of many others, but whether two accesses are ordered is asked soon after the signal that orders them, or of ranks that work
  * in the same memory, whose entries are kept. A table is shared until one of its owners changes it.
  */
+#include <stddef.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -18,12 +19,14 @@ struct entry {
 };
 
 struct wr_vsparse {
-    struct wr_vclock base; /* refs */
-    uint32_t n, cap;       /* cap: a power of two */
+    uint32_t refs;   /* where wr_vclock has them */
+    uint32_t n, cap; /* cap: a power of two */
     uint32_t oldest, nrecent;
     wr_vdim recent[RECENT];
     struct entry at[];
 };
+
+_Static_assert(offsetof(struct wr_vsparse, refs) == offsetof(struct wr_vclock, refs), "who counts references need not know which it is");
 
 static struct wr_vsparse *of(struct wr_vclock *clock)
 {
@@ -44,7 +47,7 @@ static struct wr_vsparse *make(struct wr_vclocks *c, uint32_t cap)
     }
     memset(s, 0, sizeof *s);
     memset(s->at, 0, cap * sizeof(struct entry));
-    s->base.refs = 1;
+    s->refs = 1;
     s->cap = cap;
     return s;
 }
@@ -79,7 +82,7 @@ static struct wr_vsparse *own(struct wr_vclocks *c, struct wr_vclock **mine)
 {
     struct wr_vsparse *old = of(*mine);
     bool full = 2 * old->n + 2 > old->cap;
-    if (old->base.refs == 1 && !full)
+    if (old->refs == 1 && !full)
         return old;
     struct wr_vsparse *s = make(c, full ? 2 * old->cap : old->cap);
     if (!s)
@@ -94,7 +97,7 @@ static struct wr_vsparse *own(struct wr_vclocks *c, struct wr_vclock **mine)
         if (old->at[i].used)
             *find(s, old->at[i].dim) = old->at[i];
     wr_vsparse_unref(*mine);
-    *mine = &s->base;
+    *mine = (struct wr_vclock *)s;
     return s;
 }
 
