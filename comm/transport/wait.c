@@ -29,6 +29,7 @@ enum {
     GAP_NS = 100000,               /* between two polls or in a yield: somebody else was on this core, longer than ranks that wait */
     SHORTEST_CONTENDED_NS = 200000, /* for so long it is taken for contended then, twice as long when it is seen again soon ... */
     LONGEST_CONTENDED_NS = 100000000, /* ... up to this */
+    SHORT_YIELDS = 8,              /* who stays on the core does not let so many pass */
     CROWDED_SPIN_NS = 10000,       /* of polling, with more ranks than cores, while no other rank wants this core ... */
     IDLE_YIELD_NS = 1000,          /* ... which a yield tells that takes no longer than this */
     CROWDED_YIELD_NS = 1000000     /* of yields to the other ranks of this core */
@@ -46,6 +47,7 @@ struct wr_waiter {
     bool wanted;         /* ... and others want this one, as far as is known */
     int64_t spin_ns, yield_ns, gap_ns;
     int64_t contended_until, contended_ns; /* somebody else has used this core of late */
+    unsigned short_yields; /* since that was seen */
     unsigned polls_per_look, polls_per_pause;
     uint64_t blocked;
     /* threads */
@@ -329,16 +331,19 @@ static void block(struct wr_waiter *w, uint32_t epoch, int64_t deadline, int64_t
 }
 
 /*
- * Between two looks at the clock somebody else has used the core. A rank that does so only now and then should not make the others
- * sleep for long, for one that is woken costs its waker more than one that yields.
+ * Whether between two looks at the clock somebody else has used the core. A rank that does so only now and then should not make the
+ * others sleep for long, for one that is woken costs its waker more than one that yields: only when yields have not been short
+ * meanwhile, it is somebody who stays.
  */
-static void look_for_gap(struct wr_waiter *w, int64_t before, int64_t now)
+static bool look_for_gap(struct wr_waiter *w, int64_t before, int64_t now)
 {
     if (now - before <= w->gap_ns)
-        return;
-    bool again = before < w->contended_until + w->contended_ns;
+        return false;
+    bool again = w->short_yields < SHORT_YIELDS && before < w->contended_until + w->contended_ns;
     w->contended_ns = again ? WR_MIN(2 * w->contended_ns, LONGEST_CONTENDED_NS) : SHORTEST_CONTENDED_NS;
     w->contended_until = now + w->contended_ns;
+    w->short_yields = 0;
+    return true;
 }
 
 /* Polls for `ns`: 1 when it has ended, 0 when something moved, -1 when nothing did. */
@@ -388,7 +393,7 @@ static int yield_for(struct wr_waiter *w, bool (*ended)(void *arg), void *arg)
         sched_yield();
         acquire(w);
         now = wr_clock_ns();
-        look_for_gap(w, before, now);
+        w->short_yields += !look_for_gap(w, before, now);
         w->wanted = w->crowded && now - before > IDLE_YIELD_NS;
         if (ended(arg)) /* others have had their turn */
             return 1;
