@@ -304,3 +304,16 @@ const char *wr_format_ranges(const int *sorted, size_t n, char *buf, size_t size
     }
     return buf;
 }
+
+void wr_json_text(FILE *out, const char *text)
+{
+    for (; *text; text++) {
+        unsigned char c = (unsigned char)*text;
+        if (c == '"' || c == '\\')
+            fprintf(out, "\\%c", c);
+        else if (c < 0x20)
+            fprintf(out, "\\u%04x", c);
+        else
+            putc(c, out);
+    }
+}

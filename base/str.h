@@ -6,6 +6,7 @@
 #include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
+#include <stdio.h>
 
 #include "base/compiler.h"
 
@@ -44,5 +45,8 @@ int wr_str_distance(const char *a, const char *b);
 
 /* Writes a sorted list of numbers as ranges: {0,1,2,5} gives "0-2,5"; ends in "..." when cut. Returns buf. */
 const char *wr_format_ranges(const int *sorted, size_t n, char *buf, size_t size);
+
+/* Writes a text as the inside of a string in JSON: without its quotation marks. */
+void wr_json_text(FILE *out, const char *text);
 
 #endif

@@ -184,7 +184,7 @@ static void *after(void *memory, uint64_t bytes)
 /* A view as a piece, whose arrays are in a buffer. */
 static struct wr_zero_piece as_piece(const weir_zero *zero, const struct wr_zero_view *v, unsigned char *data)
 {
-    const struct wr_zero_piece *of = &zero->pieces[v->piece]; /* whose sum may be changing, when updates are delayed */
+    const struct wr_zero_piece *of = &zero->pieces[v->piece];
     struct wr_zero_piece p = {.tensor = of->tensor, .section = of->section, .first = of->first + v->first, .at = of->at + v->first, .n = v->n};
     p.param = after(of->param, v->first * zero->wsize);
     p.fresh = after(of->fresh, v->first * zero->wsize);

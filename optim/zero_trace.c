@@ -13,6 +13,7 @@
 #include "base/clock.h"
 #include "base/compiler.h"
 #include "base/error.h"
+#include "base/str.h"
 #include "optim/zero.h"
 
 enum { CHUNK = 256, MOMENTS = 5, SHORT_NS = 1000 };
@@ -77,19 +78,6 @@ void wr_zero_trace_close(weir_zero *zero, uint64_t unit, bool backward)
 
 /* ---- writing ---- */
 
-static void put_text(FILE *out, const char *text)
-{
-    for (; *text; text++) {
-        unsigned char c = (unsigned char)*text;
-        if (c == '"' || c == '\\')
-            fprintf(out, "\\%c", c);
-        else if (c < 0x20)
-            fprintf(out, "\\u%04x", c);
-        else
-            putc(c, out);
-    }
-}
-
 static const char *const names[] = {"forward", "backward", "reduce", "gather", "parameters", "wait", "update", "step"};
 
 /* Whether an event may overlap with others. */
@@ -128,7 +116,7 @@ static void put_event(const weir_zero *zero, FILE *out, int r, uint64_t id, int6
     double at = (double)(e->begin - offset) * 1e-3, to = (double)(e->end - offset) * 1e-3;
     bool flight = in_flight(e);
     fprintf(out, ",\n{\"ph\":\"%s\",\"name\":\"%s", flight ? "b" : "X", name);
-    put_text(out, of);
+    wr_json_text(out, of);
     fprintf(out, "\",\"cat\":\"%s\",\"pid\":%d,\"tid\":%d,\"ts\":%.3f", flight ? "communication" : "program", r, e->what == WR_ZERO_DID_STEP, at);
     if (!flight) {
         fprintf(out, ",\"dur\":%.3f}", to - at);
@@ -136,7 +124,7 @@ static void put_event(const weir_zero *zero, FILE *out, int r, uint64_t id, int6
     }
     fprintf(out, ",\"id\":\"%d.%llu\",\"args\":{\"bytes\":%llu}},\n{\"ph\":\"e\",\"name\":\"%s", r, (unsigned long long)id,
             (unsigned long long)e->bytes, name);
-    put_text(out, of);
+    wr_json_text(out, of);
     fprintf(out, "\",\"cat\":\"communication\",\"pid\":%d,\"tid\":0,\"ts\":%.3f,\"id\":\"%d.%llu\"}", r, to, r, (unsigned long long)id);
 }
 

@@ -149,15 +149,7 @@ bool plan_print_times(const struct plan_report *r, FILE *out)
 static void quote(const char *text, FILE *out)
 {
     fputc('"', out);
-    for (; *text; text++) {
-        unsigned char c = (unsigned char)*text;
-        if (c == '"' || c == '\\')
-            fprintf(out, "\\%c", c);
-        else if (c < 0x20)
-            fprintf(out, "\\u%04x", c);
-        else
-            fputc(c, out);
-    }
+    wr_json_text(out, text);
     fputc('"', out);
 }
 

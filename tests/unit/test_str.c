@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 #include "tests/unit/unit.h"
 
+#include <stdlib.h>
 #include <string.h>
 
 #include "base/str.h"
@@ -118,6 +119,19 @@ static void ranges_are_short(void **state)
     assert_string_equal(wr_format_ranges(list, 6, tiny, sizeof tiny), "0-2...");
 }
 
+static void json_texts_are_escaped(void **state)
+{
+    (void)state;
+    char *written = NULL;
+    size_t len;
+    FILE *out = open_memstream(&written, &len);
+    assert_non_null(out);
+    wr_json_text(out, "a \"b\" c\\d\n\x1f \xc3\xa9");
+    assert_int_equal(fclose(out), 0);
+    assert_string_equal(written, "a \\\"b\\\" c\\\\d\\u000a\\u001f \xc3\xa9");
+    free(written);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -129,6 +143,7 @@ int main(void)
         cmocka_unit_test(numbers_are_written_for_people),
         cmocka_unit_test(distances_are_right),
         cmocka_unit_test(ranges_are_short),
+        cmocka_unit_test(json_texts_are_escaped),
     };
     return cmocka_run_group_tests_name("str", tests, NULL, NULL);
 }
